@@ -1,0 +1,52 @@
+# The targets people and CI use are the same. `make help` lists them.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+UV := $(BIN)/uv
+
+.PHONY: help setup up demo check test test-fast test-long bench lock clean
+.DEFAULT_GOAL := help
+
+help: ## this list
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 14
+
+$(VENV)/.done: requirements.txt constraints.txt $(wildcard libs/*/pyproject.toml services/*/pyproject.toml ops/pyproject.toml)
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "Tieline needs Python 3.11 or newer: make setup PYTHON=python3.12"; exit 1; }
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV) || { echo "no venv module: on Debian, apt-get install python3-venv"; exit 1; }
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt uv
+	@$(UV) pip install --quiet --python $(BIN)/python -r requirements.txt -c constraints.txt
+	@touch $@
+
+setup: $(VENV)/.done ## make .venv with everything, tools included
+
+up: setup ## start the whole system on this machine; Ctrl-C stops it
+	@$(BIN)/tieline up
+
+demo: setup ## the main job, end to end, in a scratch repository
+	@$(BIN)/tieline demo
+
+check: setup ## formatting, lint, types
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy libs services ops
+	$(BIN)/mypy --no-strict-optional --allow-untyped-defs --allow-untyped-calls --allow-incomplete-defs --check-untyped-defs tests bench
+
+test: setup ## all tests but the long ones
+	$(BIN)/pytest -n 3 -m "not long" -q
+
+test-fast: setup ## pure modules and their properties
+	$(BIN)/pytest -q tests/unit
+
+test-long: setup ## real limits, many schedules
+	$(BIN)/pytest -q -m long
+
+bench: setup ## ratios, measured side by side, into bench/results.json
+	$(BIN)/python -m bench
+
+lock: setup ## write constraints.txt anew: names and versions only
+	$(UV) pip compile --quiet --python-version 3.11 --universal --no-header --no-annotate --no-emit-index-url --no-emit-find-links --no-emit-package tieline-protocol --upgrade requirements.txt | grep -vE '^(-e|#|--)' > constraints.new
+	@echo "uv==$$($(UV) --version | cut -d' ' -f2)" >> constraints.new
+	@sort -f constraints.new > constraints.txt && rm constraints.new
+
+clean: ## remove what the other targets made
+	rm -rf $(VENV) .data .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -1,0 +1,1 @@
+"""The streams service: agentctl connections and their events."""
