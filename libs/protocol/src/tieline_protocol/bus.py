@@ -1,0 +1,459 @@
+"""NATS, and the only importer of nats: one connection that reconnects for ever and says so.
+
+What nats-py does not do and we need: it pings every few seconds; a request fails at the disconnect instead of at its
+time-out; nothing is given to a connection that is down; what would make the server hang up (a payload above its
+limit, a subject with a space) is refused before it is sent; dropped messages are told to who misses them; request
+handlers run concurrently under a bound, and draining waits for them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import itertools
+import random
+import secrets
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import structlog
+from nats.aio.client import Client
+from nats.aio.msg import Msg
+from nats.aio.subscription import Subscription as NatsSubscription
+from nats.errors import Error as NatsError
+from nats.errors import SlowConsumerError
+
+from tieline_protocol.backoff import delays
+from tieline_protocol.errors import (
+    Code,
+    FateUnknown,
+    NoResponders,
+    ProtocolError,
+    Refused,
+    TimedOut,
+    Unavailable,
+)
+from tieline_protocol.messages import refusal
+from tieline_protocol.metrics import BUS_DROPPED, BUS_RECONNECTS
+
+log = structlog.get_logger()
+
+PENDING_MESSAGES = 65_536  # per subscription, before nats-py drops and we tell who follows
+PENDING_BYTES = 64 * 1024 * 1024
+_MAX_SUBJECT = 2_048  # the server's control line holds 4,096 bytes
+
+
+@dataclass(frozen=True, slots=True)
+class BusSettings:
+    """How to reach NATS. `name` is what operators see; one process may hold several connections."""
+
+    url: str
+    name: str
+    user: str | None = None
+    password: str | None = None
+    inbox_prefix: str = "_INBOX"
+    ping_interval: float = 5  # nats-py waits 120 s; a hung server must show sooner
+    max_outstanding_pings: int = 2
+    pending_messages: int = PENDING_MESSAGES
+    pending_bytes: int = PENDING_BYTES
+
+
+@dataclass(frozen=True, slots=True)
+class Received:
+    """A message. `headers` is None where there are none."""
+
+    subject: str
+    data: bytes
+    reply: str = ""
+    headers: Mapping[str, str] | None = None
+
+
+class Bus:
+    """One connection. Made by `connect`; closed, after draining, by leaving its block."""
+
+    def __init__(self, settings: BusSettings) -> None:
+        self.settings = settings
+        self._nc = Client()
+        self._connected = asyncio.Event()
+        self._waiting: dict[str, asyncio.Future[Received]] = {}
+        self._tokens = itertools.count(1)
+        self._inbox = ""
+        self._subscriptions: dict[int, Subscription] = {}
+        self._on_disconnect: list[Callable[[], None]] = []
+        self._on_reconnect: list[Callable[[], None]] = []
+        self._closing = False
+
+    @property
+    def connected(self) -> bool:
+        return self._connected.is_set()
+
+    async def wait_connected(self) -> None:
+        await self._connected.wait()
+
+    @property
+    def max_payload(self) -> int:
+        """The server's limit for one message, in bytes."""
+        return int(self._nc.max_payload)
+
+    def on_disconnect(self, callback: Callable[[], None]) -> Callable[[], None]:
+        """Call back at each loss of the connection; returns what ends that."""
+        self._on_disconnect.append(callback)
+        return lambda: self._on_disconnect.remove(callback)
+
+    def on_reconnect(self, callback: Callable[[], None]) -> Callable[[], None]:
+        """Call back when the connection, and with it every subscription, is there again."""
+        self._on_reconnect.append(callback)
+        return lambda: self._on_reconnect.remove(callback)
+
+    def inbox(self) -> str:
+        """A subject of this connection's own, where nobody else may listen."""
+        return f"{self.settings.inbox_prefix}.{secrets.token_hex(8)}"
+
+    # Publishing and requests
+
+    def check(self, subject: str, size: int) -> None:
+        """Refuse what the server would answer by hanging up. Raises ProtocolError or Refused (too_large)."""
+        if (
+            not subject
+            or len(subject) > _MAX_SUBJECT
+            or not subject.isascii()
+            or any(c <= " " for c in subject)
+        ):
+            raise ProtocolError(f"not a subject: {subject!r:.80}")
+        if size > self.max_payload:
+            raise Refused(
+                Code.TOO_LARGE, f"{size:,} bytes are more than the broker takes ({self.max_payload:,})"
+            )
+
+    async def publish(
+        self, subject: str, data: bytes, reply: str = "", headers: dict[str, str] | None = None
+    ) -> None:
+        """Hand a message to the connection. Raises Unavailable while it is down: nothing is queued for later."""
+        self.check(subject, len(data))
+        if not self.connected:
+            raise Unavailable("the broker is away")
+        try:
+            await self._nc.publish(subject, data, reply, headers)
+        except NatsError as exc:
+            raise Unavailable(f"the broker is away: {exc}") from exc
+
+    async def flush(self, timeout: float = 5) -> None:
+        """Wait until the server has seen all that was published before. Raises Unavailable."""
+        try:
+            await self._nc.flush(timeout=timeout)  # type: ignore[arg-type]  # it takes any number
+        except (NatsError, TimeoutError) as exc:
+            raise Unavailable(f"the broker does not answer: {exc}") from exc
+
+    async def request(
+        self, subject: str, data: bytes, timeout: float, headers: dict[str, str] | None = None
+    ) -> Received:
+        """One answer within `timeout` s. Raises NoResponders, FateUnknown (at the disconnect), TimedOut, Unavailable."""
+        token = format(next(self._tokens), "x")
+        future: asyncio.Future[Received] = asyncio.get_running_loop().create_future()
+        self._waiting[token] = future
+        try:
+            async with asyncio.timeout(timeout):
+                await self.publish(subject, data, f"{self._inbox}.{token}", headers)
+                received = await future
+        except TimeoutError as exc:
+            raise TimedOut(f"no answer within {timeout:g} s") from exc
+        finally:
+            del self._waiting[token]
+        if received.headers is not None and received.headers.get("Status") == "503" and not received.data:
+            raise NoResponders("nobody is there")
+        return received
+
+    # Subscribing
+
+    async def subscribe(
+        self,
+        subject: str,
+        handler: Callable[[Received], None],
+        *,
+        queue: str = "",
+        on_lost: Callable[[], None] | None = None,
+    ) -> Subscription:
+        """Call a plain function for each message, in order. `on_lost`: messages were dropped, or the link was down."""
+        subscription = Subscription(self, handler, on_lost)
+        await subscription._start(subject, queue)
+        return subscription
+
+    @contextlib.asynccontextmanager
+    async def following(self, subject: str, bound: int = PENDING_BYTES) -> AsyncIterator[Following]:
+        """All messages of a subject, handed out as lists. Bounded: above `bound` bytes all is dropped, and told."""
+        following = Following(bound)
+        subscription = await self.subscribe(subject, following.put, on_lost=following.lose)
+        try:
+            yield following
+        finally:
+            await subscription.close()
+
+    async def serve(
+        self,
+        subject: str,
+        handler: Callable[[Received], Awaitable[bytes | None]],
+        *,
+        queue: str = "",
+        limit: int = 256,
+    ) -> Server:
+        """Answer requests concurrently, `limit` at a time; above it the answer is `busy`. None = stay silent."""
+        server = Server(self, handler, limit)
+        server._subscription = await self.subscribe(subject, server._received, queue=queue)
+        return server
+
+    # Life
+
+    async def _open(self) -> None:
+        settings = self.settings
+        for wait in delays(random.random, 0.05, 2):
+            try:
+                await self._nc.connect(
+                    servers=settings.url.split(","),
+                    name=settings.name,
+                    user=settings.user,
+                    password=settings.password,
+                    inbox_prefix=settings.inbox_prefix,
+                    ping_interval=settings.ping_interval,  # type: ignore[arg-type]  # it takes any number
+                    max_outstanding_pings=settings.max_outstanding_pings,
+                    max_reconnect_attempts=-1,
+                    reconnect_time_wait=0.1,  # type: ignore[arg-type]
+                    connect_timeout=3,
+                    allow_reconnect=False,  # not before the first connection: we wait ourselves
+                    error_cb=self._failed,
+                    disconnected_cb=self._went_down,
+                    reconnected_cb=self._came_back,
+                    closed_cb=self._ended,
+                )
+                break
+            except (TimeoutError, OSError, NatsError) as exc:
+                log.info("the broker cannot be reached, trying again", url=settings.url, error=repr(exc))
+                self._nc = Client()
+                await asyncio.sleep(wait)
+        self._nc.options["allow_reconnect"] = True
+        self._inbox = self.inbox()
+        await self._nc.subscribe(f"{self._inbox}.*", cb=self._answered)
+        self._connected.set()
+
+    async def _answered(self, msg: Msg) -> None:
+        future = self._waiting.get(msg.subject.rpartition(".")[2])
+        if future is not None and not future.done():
+            future.set_result(_received(msg))
+
+    async def _failed(self, exc: Exception) -> None:
+        if isinstance(exc, SlowConsumerError):
+            BUS_DROPPED.labels(connection=self.settings.name).inc()
+            subscription = self._subscriptions.get(exc.sid)
+            if subscription is not None:
+                subscription._lost()
+        else:
+            log.warning("broker connection", connection=self.settings.name, error=repr(exc))
+
+    async def _went_down(self) -> None:
+        if not self._connected.is_set():
+            return
+        self._connected.clear()
+        for future in list(self._waiting.values()):
+            if not future.done():
+                future.set_exception(FateUnknown("the connection to the broker broke"))
+        if not self._closing:
+            log.warning("the broker went away", connection=self.settings.name)
+        for callback in list(self._on_disconnect):
+            callback()
+
+    async def _came_back(self) -> None:
+        BUS_RECONNECTS.labels(connection=self.settings.name).inc()
+        log.info("the broker is back", connection=self.settings.name)
+        self._connected.set()
+        for subscription in list(self._subscriptions.values()):
+            subscription._lost()
+        for callback in list(self._on_reconnect):
+            callback()
+
+    async def _ended(self) -> None:
+        if not self._closing:
+            log.error("the broker connection ended for good", connection=self.settings.name)
+
+    async def _close(self) -> None:
+        self._closing = True
+        if self.connected:
+            with contextlib.suppress(NatsError, asyncio.TimeoutError, OSError):
+                await self._nc.flush(timeout=2)
+        await self._nc.close()
+
+
+def _received(msg: Msg) -> Received:
+    return Received(msg.subject, msg.data, msg.reply, msg.headers)
+
+
+@contextlib.asynccontextmanager
+async def connect(settings: BusSettings) -> AsyncIterator[Bus]:
+    """A connection, once there is one: waits for a broker that is not there yet, for ever."""
+    bus = Bus(settings)
+    await bus._open()
+    try:
+        yield bus
+    finally:
+        await bus._close()
+
+
+class Subscription:
+    """A subscription; an error in its handler is logged and does not end it."""
+
+    def __init__(
+        self, bus: Bus, handler: Callable[[Received], None], on_lost: Callable[[], None] | None
+    ) -> None:
+        self._bus = bus
+        self._handler = handler
+        self._on_lost = on_lost
+        self._subscription: NatsSubscription | None = None
+
+    async def _start(self, subject: str, queue: str) -> None:
+        settings = self._bus.settings
+        try:
+            subscription = await self._bus._nc.subscribe(
+                subject,
+                queue,
+                cb=self._received,
+                pending_msgs_limit=settings.pending_messages,
+                pending_bytes_limit=settings.pending_bytes,
+            )
+        except NatsError as exc:
+            raise Unavailable(f"cannot subscribe: {exc}") from exc
+        self._subscription = subscription
+        self._bus._subscriptions[subscription._id] = self
+
+    async def _received(self, msg: Msg) -> None:
+        try:
+            self._handler(_received(msg))
+        except Exception:  # one bad message must not end the subscription for all others
+            log.exception("a message could not be handled", subject=msg.subject)
+
+    def _lost(self) -> None:
+        if self._on_lost is not None:
+            self._on_lost()
+
+    async def close(self) -> None:
+        """Stop hearing; what was not handled yet is dropped."""
+        subscription, self._subscription = self._subscription, None
+        if subscription is None:
+            return
+        self._bus._subscriptions.pop(subscription._id, None)
+        with contextlib.suppress(NatsError):
+            await subscription.unsubscribe()
+
+
+class Following:
+    """What `Bus.following` hands out: lists of messages in order; `None` where some were lost in between."""
+
+    def __init__(self, bound: int) -> None:
+        self._bound = bound
+        self._messages: list[Received] = []
+        self._bytes = 0
+        self._gone = False
+        self._ready = asyncio.Event()
+
+    def put(self, received: Received) -> None:
+        if self._bytes > self._bound:
+            self._messages.clear()
+            self._bytes = 0
+            self.lose()
+        self._messages.append(received)
+        self._bytes += len(received.data)
+        self._ready.set()
+
+    def lose(self) -> None:
+        """Some messages are missing."""
+        self._gone = True
+        self._ready.set()
+
+    def __aiter__(self) -> Following:
+        return self
+
+    async def __anext__(self) -> list[Received] | None:
+        await self._ready.wait()
+        if self._gone:
+            self._gone = False
+            if not self._messages:
+                self._ready.clear()
+            return None
+        messages, self._messages, self._bytes = self._messages, [], 0
+        self._ready.clear()
+        return messages
+
+
+_BUSY = refusal(Refused(Code.BUSY, "too many requests at once, try again"))
+
+
+@dataclass(slots=True)
+class EndpointStats:
+    """What the services convention reports of an endpoint; times in nanoseconds."""
+
+    requests: int = 0
+    errors: int = 0
+    last_error: str = ""
+    processing: int = 0
+
+
+@dataclass(slots=True)
+class Server:
+    """Requests being answered. `close` stops taking new ones and waits for those under way."""
+
+    _bus: Bus
+    _handler: Callable[[Received], Awaitable[bytes | None]]
+    _limit: int
+    _subscription: Subscription | None = None
+    _tasks: set[asyncio.Task[None]] = field(default_factory=set)
+    stats: EndpointStats = field(default_factory=EndpointStats)
+
+    @property
+    def in_flight(self) -> int:
+        return len(self._tasks)
+
+    def _received(self, received: Received) -> None:
+        if len(self._tasks) >= self._limit:
+            task = asyncio.create_task(self._reply(received, _BUSY), name=f"busy {received.subject}")
+        else:
+            task = asyncio.create_task(self._handle(received), name=f"answer {received.subject}")
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _handle(self, received: Received) -> None:
+        loop = asyncio.get_running_loop()
+        began = loop.time()
+        self.stats.requests += 1
+        try:
+            reply = await self._handler(received)
+        except Exception as exc:  # the last line: a handler turns what it expects into replies itself
+            log.exception("a request could not be handled", subject=received.subject)
+            self.stats.errors += 1
+            self.stats.last_error = repr(exc)
+            return
+        finally:
+            self.stats.processing += int((loop.time() - began) * 1e9)
+        if reply is not None:
+            await self._reply(received, reply)
+
+    async def _reply(self, received: Received, reply: bytes) -> None:
+        if not received.reply:
+            return
+        try:
+            await self._bus.publish(received.reply, reply)
+        except (Unavailable, Refused) as exc:
+            log.warning("an answer could not be sent", subject=received.subject, error=str(exc))
+
+    async def close(self, grace: float = 5) -> None:
+        if self._subscription is not None:
+            await self._subscription.close()
+        if self._tasks:
+            await asyncio.wait(self._tasks, timeout=grace)
+        for task in list(self._tasks):
+            task.cancel()
+        if self._tasks:
+            await asyncio.gather(*self._tasks, return_exceptions=True)
+
+
+def status(received: Received) -> str:
+    """The status line that the server put into a reply's headers: "204", "404", … or ""."""
+    headers: Any = received.headers
+    return str(headers.get("Status", "")) if headers else ""

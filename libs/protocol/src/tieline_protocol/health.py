@@ -1,0 +1,78 @@
+"""Probes: /livez (the loop turns; never depends on NATS), /readyz (with reasons), /metrics, on an internal port."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Callable
+
+import uvicorn
+from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import JSONResponse, PlainTextResponse, Response
+from starlette.routing import Route
+
+Check = Callable[[], str | None]
+
+
+class Health:
+    """What a service says of itself. A check returns why the service is not ready, or None."""
+
+    def __init__(self) -> None:
+        self.checks: dict[str, Check] = {}
+        self.notes: dict[str, Check] = {}
+        self.started = False
+        self.stopping = False
+
+    def reasons(self) -> dict[str, str]:
+        """Why the service is not ready; empty when it is."""
+        if self.stopping:
+            return {"service": "stopping"}
+        if not self.started:
+            return {"service": "starting"}
+        return {name: reason for name, check in self.checks.items() if (reason := check()) is not None}
+
+    def _app(self) -> Starlette:
+        async def livez(_: Request) -> Response:
+            return PlainTextResponse("ok\n")
+
+        async def readyz(_: Request) -> Response:
+            reasons = self.reasons()
+            notes = {name: note for name, check in self.notes.items() if (note := check()) is not None}
+            return JSONResponse(
+                {"ready": not reasons, "reasons": reasons, "notes": notes}, 503 if reasons else 200
+            )
+
+        async def metrics(_: Request) -> Response:
+            return Response(generate_latest(), media_type=CONTENT_TYPE_LATEST)
+
+        return Starlette(
+            routes=[Route("/livez", livez), Route("/readyz", readyz), Route("/metrics", metrics)]
+        )
+
+    @contextlib.asynccontextmanager
+    async def serving(self, host: str, port: int) -> AsyncIterator[str]:
+        """Serve the probes; yields the base URL. Port 0 means any free one."""
+        config = uvicorn.Config(
+            self._app(), host=host, port=port, log_config=None, lifespan="off", access_log=False, ws="none"
+        )
+        server = _Embedded(config)
+        task = asyncio.create_task(server.serve(), name="health server")
+        try:
+            while not server.started:
+                if task.done():
+                    raise OSError(f"cannot serve probes on {host}:{port}")
+                await asyncio.sleep(0.005)
+            bound = server.servers[0].sockets[0].getsockname()[1]
+            yield f"http://{'127.0.0.1' if host in ('0.0.0.0', '::') else host}:{bound}"
+        finally:
+            server.should_exit = True
+            server.force_exit = True
+            await asyncio.wait([task])
+
+
+class _Embedded(uvicorn.Server):
+    @contextlib.contextmanager
+    def capture_signals(self):  # type: ignore[no-untyped-def]  # signals are the service's, see service.py
+        yield

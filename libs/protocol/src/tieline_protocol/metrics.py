@@ -1,0 +1,15 @@
+"""The numbers that every service has; each service adds its own beside its code. Served at /metrics."""
+
+from __future__ import annotations
+
+from prometheus_client import Counter
+
+BUS_DROPPED = Counter(
+    "tieline_bus_dropped",
+    "Times that a connection to the broker dropped messages of a slow subscription",
+    ["connection"],
+)
+BUS_RECONNECTS = Counter(
+    "tieline_bus_reconnects", "Connections to the broker that were made again", ["connection"]
+)
+BAD_BATCHES = Counter("tieline_bad_batches", "Messages on event subjects that are no batches", ["service"])
