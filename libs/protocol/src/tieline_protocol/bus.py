@@ -148,7 +148,7 @@ class Bus:
     async def request(
         self, subject: str, data: bytes, timeout: float, headers: dict[str, str] | None = None
     ) -> Received:
-        """One answer within `timeout` s. Raises NoResponders, FateUnknown (at the disconnect), TimedOut, Unavailable."""
+        """One answer, in time. Raises NoResponders, FateUnknown (at the disconnect), TimedOut, Unavailable."""
         token = format(next(self._tokens), "x")
         future: asyncio.Future[Received] = asyncio.get_running_loop().create_future()
         self._waiting[token] = future
