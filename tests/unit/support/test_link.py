@@ -1,0 +1,81 @@
+"""The hop that other tests cut must itself do what it says."""
+
+import asyncio
+from collections.abc import AsyncIterator
+
+import pytest
+
+from tests.support.eventually import eventually
+from tests.support.link import Link
+
+
+@pytest.fixture
+async def echo() -> AsyncIterator[Link]:
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        try:
+            while data := await reader.read(65_536):
+                writer.write(data)
+                await writer.drain()
+        except OSError:
+            pass
+        finally:
+            writer.close()
+
+    server = await asyncio.start_server(answer, "127.0.0.1", 0)
+    async with server, Link("127.0.0.1", server.sockets[0].getsockname()[1]) as link:
+        yield link
+
+
+async def test_bytes_pass_both_ways(echo: Link) -> None:
+    reader, writer = await asyncio.open_connection("127.0.0.1", echo.port)
+    writer.write(b"hello")
+
+    assert await reader.readexactly(5) == b"hello"
+    assert echo.open == 1
+    writer.close()
+    await eventually(lambda: echo.open == 0)
+
+
+async def test_a_reset_is_seen_as_a_reset_and_a_fin_as_an_end(echo: Link) -> None:
+    reader, writer = await asyncio.open_connection("127.0.0.1", echo.port)
+    await eventually(lambda: echo.open)
+    echo.cut()
+    with pytest.raises(ConnectionResetError):
+        await reader.read()
+    writer.close()
+
+    reader, writer = await asyncio.open_connection("127.0.0.1", echo.port)
+    await eventually(lambda: echo.open)
+    echo.cut(rst=False)
+    assert await reader.read() == b""
+    writer.close()
+
+
+async def test_a_frozen_link_delivers_after_the_thaw(echo: Link) -> None:
+    reader, writer = await asyncio.open_connection("127.0.0.1", echo.port)
+    echo.freeze()
+    writer.write(b"late")
+    with pytest.raises(TimeoutError):
+        await asyncio.wait_for(reader.read(4), 0.05)
+    echo.thaw()
+
+    assert await reader.readexactly(4) == b"late"
+    writer.close()
+
+
+async def test_a_cut_in_mid_frame_lets_exactly_so_many_bytes_through(echo: Link) -> None:
+    reader, writer = await asyncio.open_connection("127.0.0.1", echo.port)
+    echo.cut_after(3, rst=False)
+    writer.write(b"abcdef")
+
+    assert await reader.read() == b"abc"
+    writer.close()
+
+
+async def test_a_link_that_is_down_refuses_and_comes_back_on_its_port(echo: Link) -> None:
+    await echo.down()
+    with pytest.raises(OSError, match=r".*"):
+        await asyncio.open_connection("127.0.0.1", echo.port)
+    await echo.up()
+    _, writer = await asyncio.open_connection("127.0.0.1", echo.port)
+    writer.close()
