@@ -1,0 +1,60 @@
+"""What waits for the backend on the agent stream: encoded frames, in order.
+
+The bound is on what the agent may add: its output is read only while there is `room()`, so a full queue reaches
+the agent's stdout. What we add ourselves (the end of a turn, a cancelled permission) is a handful for each
+turn and never waits. A frame leaves by `pop` only after it was written, so a failed write keeps it.
+"""
+
+import asyncio
+from collections import deque
+from typing import Any
+
+from tieline_agentctl import jsontext
+
+MOST_FRAMES = 4_096
+MOST_BYTES = 16 * 1024 * 1024
+
+
+class EventQueue:
+    """A bounded queue with one reader at a time; writers wait for `room`, `put` itself never waits."""
+
+    def __init__(self, most_frames: int = MOST_FRAMES, most_bytes: int = MOST_BYTES) -> None:
+        self._frames: deque[bytes] = deque()
+        self._bytes = 0
+        self._most_frames = most_frames
+        self._most_bytes = most_bytes
+        self._filled = asyncio.Event()
+        self._room = asyncio.Event()
+        self._room.set()
+
+    def __len__(self) -> int:
+        return len(self._frames)
+
+    def put_event(self, event: dict[str, Any]) -> None:
+        """Encode and append an event."""
+        self.put(jsontext.dumps(event))
+
+    def put(self, frame: bytes) -> None:
+        """Append a frame."""
+        self._frames.append(frame)
+        self._bytes += len(frame)
+        self._filled.set()
+        if len(self._frames) >= self._most_frames or self._bytes >= self._most_bytes:
+            self._room.clear()
+
+    async def room(self) -> None:
+        """Wait until the queue is below its bound."""
+        await self._room.wait()
+
+    async def head(self) -> bytes:
+        """Wait for the oldest frame; it stays where it is."""
+        await self._filled.wait()
+        return self._frames[0]
+
+    def pop(self) -> None:
+        """Take the oldest frame out: it was written."""
+        self._bytes -= len(self._frames.popleft())
+        if not self._frames:
+            self._filled.clear()
+        if len(self._frames) < self._most_frames and self._bytes < self._most_bytes:
+            self._room.set()
