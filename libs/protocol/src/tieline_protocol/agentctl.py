@@ -1,0 +1,300 @@
+"""Pure: the wire of agentctl, a foreign format: its frames, envelopes, HTTP routes and error codes.
+
+Rule 1: a frame is parsed once, to check it and to learn its type; what is passed on are its own bytes.
+Rule 2: optional means omitted: a number may be absent for 0, a list may be null. Unknown types and fields pass.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any, Literal, NamedTuple
+from urllib.parse import quote
+
+from tieline_protocol import jsontext
+from tieline_protocol.errors import BadMessage, Code, Refused
+
+AGENT_STREAM = "/api/v1/agent/stream"
+WORKSPACE_STREAM = "/api/v1/workspace/stream"
+
+MAX_FRAME = 16 * 1024 * 1024  # what a daemon may send in one frame
+MAX_EVENT = 7 * 1024 * 1024  # what of it can be an event
+
+_SUSPICIOUS = 1_000  # this many brackets could be deeper than a viewer's parser goes
+
+
+class Frame(NamedTuple):
+    """A checked frame."""
+
+    type: str
+    value: dict[str, Any]
+
+
+def peek(raw: bytes) -> Frame:
+    """Check a frame and read its type. Raises BadMessage.
+
+    An event travels inside a frame of ours, which adds two levels to its nesting.
+    """
+    value = jsontext.loads(raw)
+    if not isinstance(value, dict):
+        raise BadMessage("not an object")
+    type = value.get("type")
+    if not isinstance(type, str) or not type:
+        raise BadMessage("no type")
+    if raw.count(b"[") + raw.count(b"{") > _SUSPICIOUS:
+        jsontext.loads(b"[[%b]]" % raw)
+    return Frame(type, value)
+
+
+def is_utf8(raw: bytes) -> bool:
+    """Whether a text frame is what the WebSocket protocol allows it to be."""
+    try:
+        raw.decode()
+    except UnicodeDecodeError:
+        return False
+    return True
+
+
+class Kind(Enum):
+    """The families of frames that share the agent socket."""
+
+    EVENT = "event"
+    REPLY = "reply"
+    REQUEST = "request"
+    NEITHER = "neither"
+
+
+def kind(frame: Frame) -> Kind:
+    """To which family a frame of the agent socket belongs. `error` and `response` with an id are never events."""
+    value = frame.value
+    match frame.type:
+        case "response":
+            return Kind.REPLY
+        case "error" if "id" in value or "action" in value:
+            return Kind.REPLY
+        case "request" if "action" in value:
+            return Kind.REQUEST
+        case "notification" if "action" in value:
+            return Kind.NEITHER
+    return Kind.EVENT
+
+
+# Envelopes of the agent socket. `timestamp` is left out: absent is fine, a malformed one loses the frame.
+
+
+def request(id: str, action: str, payload: dict[str, Any] | None) -> bytes:
+    """A request to the daemon."""
+    return jsontext.dumps({"id": id, "type": "request", "action": action, "payload": payload})
+
+
+def response(id: str, action: str, payload: dict[str, Any]) -> bytes:
+    """The answer to a request of the daemon's."""
+    return jsontext.dumps({"id": id, "type": "response", "action": action, "payload": payload})
+
+
+def error(id: str, action: str, code: str, message: str) -> bytes:
+    """A refusal of a request of the daemon's."""
+    payload = {"code": code, "message": message}
+    return jsontext.dumps({"id": id, "type": "error", "action": action, "payload": payload})
+
+
+UNKNOWN_ACTION = "UNKNOWN_ACTION"
+
+_CODES = {
+    "BAD_REQUEST": Code.BAD_REQUEST,
+    "VALIDATION_ERROR": Code.BAD_REQUEST,
+    "NOT_FOUND": Code.NOT_FOUND,
+    "CONFLICT": Code.CONFLICT,
+    UNKNOWN_ACTION: Code.UNKNOWN_ACTION,
+}
+
+
+def refused(payload: object) -> Refused:
+    """What an envelope of type `error` means for a client; whatever stands in it, the message is readable."""
+    if isinstance(payload, dict):
+        code = payload.get("code")
+        message = payload.get("message")
+        text = message if isinstance(message, str) and message else "the daemon refused without a reason"
+        mapped = _CODES.get(code, Code.INTERNAL) if isinstance(code, str) else Code.INTERNAL
+        return Refused(mapped, text, details={"agentctl": payload})
+    text = payload if isinstance(payload, str) and payload else "the daemon refused without a reason"
+    return Refused(Code.INTERNAL, text)
+
+
+def payload(envelope: dict[str, Any]) -> dict[str, Any]:
+    """What a reply says. Raises Refused for an `error`."""
+    body = envelope.get("payload")
+    if envelope.get("type") == "error":
+        raise refused(body)
+    return body if isinstance(body, dict) else {}
+
+
+# Frames of the workspace socket, client to server; `timestamp` is Unix milliseconds here.
+
+
+def shell_input(data: str, now_ms: int) -> bytes:
+    return jsontext.dumps({"type": "shell_input", "timestamp": now_ms, "data": data})
+
+
+def shell_resize(cols: int, rows: int, now_ms: int) -> bytes:
+    return jsontext.dumps({"type": "shell_resize", "timestamp": now_ms, "cols": cols, "rows": rows})
+
+
+def ping(now_ms: int) -> bytes:
+    return jsontext.dumps({"type": "ping", "timestamp": now_ms})
+
+
+# HTTP.
+
+Spelling = Literal["field", "seed"]
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """One HTTP request. `safe`: it changes nothing, so it may be sent again."""
+
+    method: str
+    path: str
+    query: dict[str, str]
+    body: dict[str, Any] | None
+    safe: bool
+
+
+class _Route(NamedTuple):
+    field_method: str
+    field_path: str
+    seed_method: str
+    seed_path: str
+    safe: bool = False
+
+
+def _post(field: str, seed: str | None = None) -> _Route:
+    return _Route("POST", field, "POST", seed or field)
+
+
+def _git(path: str) -> _Route:
+    return _post(f"git/{path}", f"workspace/git/{path}")
+
+
+def _read(field: str, seed: str, seed_method: str = "GET") -> _Route:
+    return _Route("GET", field, seed_method, seed, safe=True)
+
+
+_ROUTES: dict[str, _Route] = {
+    "status": _read("status", "status"),
+    "configure": _post("agent/configure", "configure"),
+    "start": _post("start"),
+    "stop": _post("stop"),
+    "workspace.file-tree": _read("workspace/tree", "workspace/file-tree", "POST"),
+    "workspace.file-content": _read("workspace/file/content", "workspace/file-content", "POST"),
+    "workspace.file-search": _read("workspace/search", "workspace/file-search", "POST"),
+    "workspace.file-create": _post("workspace/file/create", "workspace/file-create"),
+    "workspace.file-update": _post("workspace/file/content", "workspace/file-update"),
+    "workspace.file-rename": _post("workspace/file/rename", "workspace/file-rename"),
+    "workspace.file-delete": _Route("DELETE", "workspace/file", "POST", "workspace/file-delete"),
+    "git.status": _read("git/status", "workspace/git/status", "POST"),
+    "git.status-multi": _read("git/status/multi", "workspace/git/status/multi", "POST"),
+    "git.log": _read("git/log", "workspace/git/log", "POST"),
+    "git.cumulative-diff": _read("git/cumulative-diff", "workspace/git/cumulative-diff", "POST"),
+    "git.show": _read("git/commit/{sha}", "workspace/git/commit/{sha}", "POST"),
+    **{
+        f"git.{path.replace('/', '-')}": _git(path)
+        for path in (
+            "stage",
+            "unstage",
+            "commit",
+            "push",
+            "push-preflight",
+            "pull",
+            "rebase",
+            "merge",
+            "abort",
+            "discard",
+            "create-pr",
+            "revert-commit",
+            "rename-branch",
+            "reset",
+            "contribution/replace",
+            "contribution/use",
+        )
+    },
+    "shell.status": _read("shell/status", "shell/status"),
+    "process.start": _post("processes/start", "process/start"),
+    "process.stop": _post("processes/stop", "process/stop"),
+    "process.get": _read("processes/{process_id}", "process/{process_id}"),
+    "process.list": _read("processes", "processes"),
+    "vscode.start": _post("vscode/start"),
+    "vscode.stop": _post("vscode/stop"),
+    "vscode.status": _read("vscode/status", "vscode/status"),
+}
+
+LONG = frozenset({"git.push", "git.pull", "git.rebase", "git.merge", "git.commit"})  # operations of minutes
+
+
+def is_call(action: str) -> bool:
+    """Whether an action is one HTTP request to the daemon."""
+    return action in _ROUTES
+
+
+def call(action: str, payload: dict[str, Any], spelling: Spelling) -> Call:
+    """The request of an action. Raises BadMessage for a parameter that cannot be written."""
+    route = _ROUTES[action]
+    method, path = (
+        (route.field_method, route.field_path)
+        if spelling == "field"
+        else (route.seed_method, route.seed_path)
+    )
+    rest = {name: value for name, value in payload.items() if value is not None}
+    if "{" in path:
+        head, _, name = path.rstrip("}").partition("{")
+        value = rest.pop(name, None)
+        if not isinstance(value, str) or not value or value in (".", ".."):
+            raise BadMessage(f"{name}: a non-empty string is required")
+        path = head + quote(value, safe="")
+    if method == "POST":
+        return Call(method, f"/api/v1/{path}", {}, rest, route.safe)
+    return Call(
+        method, f"/api/v1/{path}", {name: _word(name, v) for name, v in rest.items()}, None, route.safe
+    )
+
+
+def health(spelling: Spelling) -> Call:
+    """Is the instance there?"""
+    return Call("GET", "/health" if spelling == "field" else "/api/v1/health", {}, None, True)
+
+
+def _word(name: str, value: object) -> str:
+    match value:
+        case bool():
+            return "true" if value else "false"
+        case str():
+            return value
+        case int() | float():
+            return str(value)
+    raise BadMessage(f"{name}: a string, number or boolean is required")
+
+
+def is_gone(status: int, body: object) -> bool:
+    """Whether an answer says that another instance, or none, has this port now."""
+    return status == 404 and isinstance(body, dict) and body.get("recycled_port") is True
+
+
+def http_refused(status: int, body: object) -> Refused | None:
+    """What an HTTP answer above 299 means for a client; None for a failure in an orderly way (`success: false`)."""
+    message = None
+    if isinstance(body, dict):
+        if "success" in body and not body["success"]:
+            return None
+        message = body.get("error")
+    text = message if isinstance(message, str) and message else f"the daemon answered {status}"
+    code = {
+        400: Code.BAD_REQUEST,
+        404: Code.NOT_FOUND,
+        409: Code.CONFLICT,
+        413: Code.TOO_LARGE,
+        422: Code.BAD_REQUEST,
+        503: Code.UNAVAILABLE,
+    }.get(status, Code.INTERNAL)
+    if code is Code.BAD_REQUEST and "too large" in text:
+        code = Code.TOO_LARGE
+    return Refused(code, text, details={"status": status})
