@@ -1,0 +1,28 @@
+"""The command line: `tieline-agentctl -port N …`. Knobs are described in config.py."""
+
+import os
+import secrets
+import sys
+
+import structlog
+import uvloop
+
+from tieline_agentctl import app, config, logs
+
+
+def main() -> None:
+    try:
+        settings = config.load(sys.argv[1:], os.environ, secrets.token_hex(32))
+    except config.BadConfig as exc:
+        sys.stderr.write(f"tieline-agentctl: {exc}\n")
+        raise SystemExit(2) from exc
+    logs.set_up(settings.log_level, settings.log_format)
+    try:
+        uvloop.run(app.main(settings))
+    except OSError as exc:
+        structlog.get_logger().error("cannot start", error=str(exc))
+        raise SystemExit(1) from exc
+
+
+if __name__ == "__main__":
+    main()
