@@ -175,8 +175,8 @@ class Agent:
         return {
             "agent_status": self._state,
             "process_info": info,
-            "busy": conversation.busy if conversation else False,
-            "prompt_generation": conversation.generation if conversation else 0,
+            "busy": conversation.turns.prompts.busy if conversation else False,
+            "prompt_generation": conversation.turns.prompts.generation if conversation else 0,
         }
 
     # the stream

@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 
 from tieline_agentctl import envelope, prompt_content
 from tieline_agentctl.acp import AcpFailed, AgentGone
-from tieline_agentctl.conversation import Conversation, NotAcknowledged
+from tieline_agentctl.conversation import Conversation
 from tieline_agentctl.envelope import Envelope, RequestFailed, flag, items, number, strings, text, texts
 from tieline_agentctl.permissions import (
     DELIVERY_FAILED,
@@ -18,6 +18,7 @@ from tieline_agentctl.permissions import (
     Refused,
 )
 from tieline_agentctl.prompts import Prompt, TooManyWaiting
+from tieline_agentctl.turns import NotAcknowledged
 
 INITIALIZE_LIMIT = 180.0
 SESSION_LIMIT = 120.0
@@ -156,7 +157,7 @@ class AgentRequests:
 
     async def _cancel(self, conversation: Conversation, payload: Payload) -> Payload:
         try:
-            await _within(CANCEL_LIMIT, "cancel", conversation.cancel())
+            await _within(CANCEL_LIMIT, "cancel", conversation.turns.cancel())
         except NotAcknowledged:
             error = "the cancel was not acknowledged by the agent"
             return {"success": False, "error": error, "not_acknowledged": True}
@@ -170,8 +171,10 @@ class AgentRequests:
         pending_id, option_id = text(payload, "pending_id"), text(payload, "option_id")
         cancelled = flag(payload, "cancelled")
         try:
-            permission = conversation.pending(pending_id)
-            await conversation.answer(permission.request_id, pending_id, None if cancelled else option_id)
+            permission = conversation.desk.with_pending(pending_id)
+            await conversation.desk.answer(
+                permission.request_id, pending_id, None if cancelled else option_id
+            )
         except Refused as failure:
             told = (
                 f"option {option_id!r} was not offered"
@@ -182,7 +185,7 @@ class AgentRequests:
         return {"success": True}
 
     async def _list(self, conversation: Conversation, payload: Payload) -> Payload:
-        permissions = conversation.open_permissions()
+        permissions = conversation.desk.listed()
         return {"permissions": permissions, "total": len(permissions)}
 
     async def _resolve(self, conversation: Conversation, payload: Payload) -> Payload:
@@ -190,7 +193,7 @@ class AgentRequests:
         request_id, pending_id, option_id = (text(payload, name) for name in names)
         if not (request_id and pending_id and option_id):
             raise RequestFailed(envelope.BAD_REQUEST, "request_id, pending_id, and option_id are required")
-        permission = await conversation.answer(request_id, pending_id, option_id)
+        permission = await conversation.desk.answer(request_id, pending_id, option_id)
         return {
             "request_id": request_id,
             "pending_id": pending_id,
@@ -203,7 +206,7 @@ class AgentRequests:
         request_id, pending_id = text(payload, "request_id"), text(payload, "pending_id")
         if not (request_id and pending_id):
             raise RequestFailed(envelope.BAD_REQUEST, "request_id and pending_id are required")
-        await conversation.answer(request_id, pending_id, None)
+        await conversation.desk.answer(request_id, pending_id, None)
         return {"request_id": request_id, "pending_id": pending_id, "status": "cancelled"}
 
 

@@ -66,12 +66,9 @@ class Prompts:
         self.current = prompt
         self._hand_over = False
 
-    def foreground_idle(self) -> int:
-        """The agent offers to take the next prompt at once; returns the generation it speaks of, 0 for none."""
-        if self.current is None:
-            return 0
-        self._hand_over = True
-        return self.current.generation
+    def foreground_idle(self) -> None:
+        """The agent offers to take the next prompt at once."""
+        self._hand_over = self.current is not None
 
     def ended(self, prompt: Prompt) -> Ending:
         """The agent answered this prompt, or never will."""
