@@ -218,6 +218,10 @@ class Entry:
     revision: int
 
 
+# What a deleted key leaves, and what the server leaves of one that expired.
+_MARKERS = {"KV-Operation", "Nats-Marker-Reason"}
+
+
 class Bucket:
     """A key-value bucket (the layout of NATS's own, so that other tools can look into it)."""
 
@@ -249,6 +253,6 @@ class Bucket:
         return [entry for entry in found if entry is not None]
 
     def _entry(self, stored: Stored | None) -> Entry | None:
-        if stored is None or (stored.headers and "KV-Operation" in stored.headers):
+        if stored is None or (stored.headers and _MARKERS & stored.headers.keys()):
             return None
         return Entry(stored.subject.removeprefix(subjects.bucket_key(self.name, "")), stored.data, stored.seq)

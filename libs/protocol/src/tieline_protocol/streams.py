@@ -71,6 +71,12 @@ def buckets(limits: StreamLimits, now_ms: int) -> list[dict[str, Any]]:
         _bucket(subjects.BUCKET_SESSIONS, limits),
         _bucket(subjects.BUCKET_INSTANCES, limits),
         _bucket(subjects.BUCKET_OWNERS, limits, first_seq=now_ms),
+        _bucket(subjects.BUCKET_REMOTES, limits),
+        _bucket(subjects.BUCKET_THREADS, limits),
+        # Keys of processes expire by themselves; what marks an expiry goes soon after.
+        _bucket(
+            subjects.BUCKET_PROCESSES, limits, allow_msg_ttl=True, subject_delete_marker_ttl=60 * _SECOND
+        ),
     ]
 
 

@@ -148,6 +148,27 @@ def connections(gateway: str) -> str:
     return f"tieline.connection.{token(gateway)}.*.*"
 
 
+# A remote call under way: only the replica that minted its id subscribes.
+
+
+def call(replica: str, call: str, verb: str) -> str:
+    """A message about one call: result, progress, disconnected (from the gateway), cancel (from the caller)."""
+    return f"tieline.call.{token(replica)}.{token(call)}.{token(verb)}"
+
+
+def calls(replica: str) -> str:
+    """What a replica of remotes subscribes to, once."""
+    return f"tieline.call.{token(replica)}.*.*"
+
+
+def parse_request_id(request_id: str) -> tuple[str, str]:
+    """The replica and the call in a requestId `<replica>-<call>`. Raises BadSubject."""
+    replica, dash, call = request_id.partition("-")
+    if not (dash and is_id(replica) and is_id(call)) or "-" in call:
+        raise BadSubject(f"not a requestId: {request_id!r:.80}")
+    return replica, call
+
+
 def changed(user: str) -> str:
     """Where it is said that one of a user's lists changed; every gateway with a connection of the user listens."""
     return f"tieline.changed.{user_token(user)}"
@@ -164,6 +185,9 @@ STREAM_SUBJECTS = {
 
 BUCKET_SESSIONS = "tieline_sessions"
 BUCKET_OWNERS = "tieline_owners"
+BUCKET_PROCESSES = "tieline_processes"
+BUCKET_REMOTES = "tieline_remotes"
+BUCKET_THREADS = "tieline_threads"
 BUCKET_INSTANCES = "tieline_instances"  # addresses and tokens: nobody but streams may read it
 
 
@@ -180,6 +204,21 @@ def bucket_stream(bucket: str) -> str:
 def bucket_key(bucket: str, key: str) -> str:
     """The subject of one key, or of keys where `key` ends in a wildcard."""
     return f"$KV.{token(bucket)}.{key}"
+
+
+def process_key(process: str) -> str:
+    """The key of a process's lease; `*` for all."""
+    return f"process.{process if process == '*' else token(process)}"
+
+
+def process_of(key: str) -> str:
+    """The process whose lease a key, or its subject, is."""
+    return key.rpartition(".")[2]
+
+
+def remote_key(user: str, name_token: str) -> str:
+    """The key of a registration; `*` for all of a user's."""
+    return f"{user_token(user)}.{name_token if name_token == '*' else token(name_token)}"
 
 
 def session_key(user: str, session: str) -> str:
