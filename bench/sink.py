@@ -1,0 +1,146 @@
+"""Worker: viewers. Many that only count bytes, or one that counts events and looks at their ends."""
+
+from __future__ import annotations
+
+import base64
+import select
+import socket
+import time
+from typing import Any
+
+from bench import events
+from bench.credit import Teller
+from bench.rawviewer import RawViewer
+from bench.workers import PATIENCE, BenchError, serve
+
+_DISCARD = (
+    socket.MSG_TRUNC
+)  # on a TCP socket of Linux: the bytes are counted and never copied out of the kernel
+_PIECE = 1024 * 1024
+_TELL_EVERY = 64 * 1024
+_LET_GATHER = (
+    0.004  # seconds between rounds: waking for every write would cost more than the servers measured
+)
+
+_viewers: list[RawViewer] = []
+
+
+def join(
+    url: str, count: int = 1, token: str | None = None, subscribe: dict[str, Any] | None = None
+) -> dict[str, Any]:
+    """Connect viewers; with a token they sign in and subscribe, as a frontend does."""
+    leave()
+    for _ in range(count):
+        viewer = RawViewer(url)
+        _viewers.append(viewer)
+        if token is not None:
+            viewer.request("auth", {"token": token})
+        if subscribe is not None:
+            viewer.request("session.subscribe", subscribe)
+    return {}
+
+
+def leave() -> dict[str, Any]:
+    while _viewers:
+        _viewers.pop().close()
+    return {}
+
+
+def swallow(total: int, tail: str, credit_port: int) -> dict[str, Any]:
+    """Receive exactly `total` bytes on each connection, ending in `tail`; says when the last one had them."""
+    ending = base64.b64decode(tail)
+    got = {viewer.sock.fileno(): 0 for viewer in _viewers}
+    sockets = {viewer.sock.fileno(): viewer.sock for viewer in _viewers}
+    ends = dict.fromkeys(got, b"")
+    before = total - len(ending)
+    buffer = bytearray(_PIECE)
+    teller = Teller(credit_port)
+    told, least, left = 0, 0, len(got)
+    poll = select.epoll()
+    for descriptor in got:
+        poll.register(descriptor, select.EPOLLIN)
+    deadline = time.monotonic() + PATIENCE
+    while left:
+        time.sleep(_LET_GATHER)
+        ready = poll.poll(0.05)
+        for descriptor, _ in ready:
+            have = got[descriptor]
+            if have < before:
+                size = sockets[descriptor].recv_into(buffer, min(_PIECE, before - have), _DISCARD)
+            else:
+                piece = sockets[descriptor].recv(total - have)
+                ends[descriptor] += piece
+                size = len(piece)
+            if not size:
+                raise BenchError(f"a viewer was disconnected after {have:,} of {total:,} bytes")
+            got[descriptor] = have + size
+            if have + size == total:
+                poll.unregister(descriptor)
+                left -= 1
+        if not ready or min(got.values()) >= told + _TELL_EVERY:
+            least = min(got.values())
+            teller.tell(least)
+            told = least
+        if time.monotonic() > deadline:
+            raise BenchError(f"{left} viewers were not done in time; the slowest had {least:,} of {total:,}")
+    ended = time.monotonic()
+    teller.close()
+    poll.close()
+    if any(end != ending for end in ends.values()):
+        raise BenchError("a viewer received something else than was sent")
+    return {"ended": ended}
+
+
+def count(wanted: int, least: int) -> dict[str, Any]:
+    """Receive `wanted` big events on the one connection; says when, and the heads of the first and the last."""
+    first, last, number = _viewers[0].count(wanted, least)
+    ended = time.monotonic()
+    return {"ended": ended, "first": first.decode(), "last": last.decode(), "events": number}
+
+
+def latencies(wanted: int) -> dict[str, Any]:
+    """Receive `wanted` small events that say when they were written; how long each took, in milliseconds."""
+    taken: list[float] = []
+    for text in _viewers[0].texts():
+        now = time.monotonic_ns()
+        sent = events.sent_at(text)
+        if sent is not None:
+            taken.append((now - sent) / 1e6)
+            if len(taken) == wanted:
+                break
+    return {"latencies": taken}
+
+
+def watch(seconds: float) -> dict[str, Any]:
+    """Read for a while; checks that no event of the log is missing or twice, and says how much came."""
+    viewer = _viewers[0]
+    until = time.monotonic() + seconds
+    known: tuple[int, int] | None = None
+    got = received = gaps = 0
+    while time.monotonic() < until:
+        for text in viewer.ready(0.1):
+            where = text.find(b'"cursor":"', 0, 256)
+            if where < 0:
+                continue
+            epoch, offset, _ = text[where + 10 : where + 80].split(b'"', 1)[0].split(b".")
+            position = (int(epoch), int(offset))
+            if known is not None and position != (known[0], known[1] + 1):
+                raise BenchError(f"after event {known} came {position}")
+            known = position
+            received += 1
+            got += len(text)
+            gaps += b'"event":{"type":"gap"' in text[:512]
+    return {"events": received, "bytes": got, "gaps": gaps}
+
+
+if __name__ == "__main__":
+    serve(
+        {
+            "join": join,
+            "leave": leave,
+            "swallow": swallow,
+            "count": count,
+            "latencies": latencies,
+            "watch": watch,
+        }
+    )
