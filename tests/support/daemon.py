@@ -5,13 +5,14 @@ from __future__ import annotations
 import asyncio
 import secrets
 import urllib.parse
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 from typing import Any
 
 import httpx
 import orjson
+import psutil
 from websockets.asyncio.client import ClientConnection, connect
 
 from tests.support.process import Process
@@ -28,6 +29,12 @@ class Daemon:
         self.url = str(process.facts["url"])
         self.headers = {"Authorization": f"Bearer {token}"} if token else {}
         self.http = httpx.AsyncClient(base_url=self.url, headers=self.headers, timeout=20, trust_env=False)
+
+    async def __aenter__(self) -> Daemon:
+        return self
+
+    async def __aexit__(self, *exc: object) -> None:
+        await self.http.aclose()
 
     async def create(self, workspace: Path, **fields: Any) -> Instance:
         answer = await self.http.post("/api/v1/instances", json={"workspace_path": str(workspace), **fields})
@@ -88,18 +95,25 @@ class Instance:
 
 
 class Stream:
-    """A workspace stream. Frames that were passed over stay in `frames`."""
+    """A workspace stream. Frames that were passed over stay in `frames`; shell output is gathered in `text`."""
 
     def __init__(self, socket: ClientConnection) -> None:
         self.socket = socket
         self.frames: list[Frame] = []
-        self.text = ""  # everything that the shell wrote
+        self._parts: list[str] = []
+
+    @property
+    def text(self) -> str:
+        """Everything that the shell wrote."""
+        self._parts[:] = ["".join(self._parts)]
+        return self._parts[0]
 
     async def next(self) -> Frame:
         frame: Frame = orjson.loads(await self.socket.recv())
-        self.frames.append(frame)
         if frame["type"] == "shell_output":
-            self.text += frame["data"]
+            self._parts.append(frame["data"])
+        else:
+            self.frames.append(frame)
         return frame
 
     async def until(self, wanted: str | Callable[[Frame], object], timeout: float = 8) -> Frame:
@@ -116,10 +130,13 @@ class Stream:
 
     async def until_text(self, wanted: str, timeout: float = 8) -> str:
         """Everything that the shell wrote, once this is in it."""
+        seen = self.text
         try:
             async with asyncio.timeout(timeout):
-                while wanted not in self.text:
-                    await self.next()
+                while wanted not in seen:
+                    frame = await self.next()
+                    if frame["type"] == "shell_output":
+                        seen = seen[-len(wanted) :] + frame["data"]
         except TimeoutError:
             raise AssertionError(f"{wanted!r} is not in {self.text[-2000:]!r}") from None
         return self.text
@@ -131,12 +148,10 @@ class Stream:
         await self.send("shell_input", data=text)
 
 
-@asynccontextmanager
-async def daemon(
-    directory: Path, *, nonce: str | None = "", env: dict[str, str] | None = None, name: str = "agentctl"
-) -> AsyncIterator[Daemon]:
-    """`nonce=None` starts it without authentication; instances get ports that the system chooses."""
-    nonce = secrets.token_hex(8) if nonce == "" else nonce
+def process_of(
+    directory: Path, *, nonce: str | None, env: dict[str, str] | None = None, name: str = "agentctl"
+) -> Process:
+    """The daemon, not started yet; instances get ports that the system chooses."""
     settings = {
         "AGENTCTL_INSTANCE_PORT_BASE": "0",
         "AGENTCTL_LISTEN_HOST": "127.0.0.1",
@@ -151,19 +166,46 @@ async def daemon(
         **({"AGENTCTL_BOOTSTRAP_NONCE": nonce} if nonce else {}),
         **(env or {}),
     }
-    async with Process(
-        "tieline_agentctl", directory, ["-port", "0"], settings, name=name, ready_option="-ready-file"
-    ) as process:
-        token = ""
-        if nonce:
-            async with httpx.AsyncClient(trust_env=False) as http:
-                answer = await http.post(f"{process.facts['url']}/auth/handshake", json={"nonce": nonce})
-                token = answer.json()["token"]
-        it = Daemon(process, token)
-        try:
+    return Process(
+        "tieline_agentctl",
+        directory,
+        ["-port", "0"],
+        settings,
+        name=name,
+        ready_option="-ready-file",
+        timeout=20,
+    )
+
+
+def handshake(url: str, nonce: str) -> str:
+    answer = httpx.post(f"{url}/auth/handshake", json={"nonce": nonce}, trust_env=False)
+    return str(answer.json()["token"])
+
+
+@asynccontextmanager
+async def daemon(
+    directory: Path, *, nonce: str | None = "", env: dict[str, str] | None = None, name: str = "agentctl"
+) -> AsyncIterator[Daemon]:
+    """A daemon of a test's own. `nonce=None` starts it without authentication."""
+    nonce = secrets.token_hex(8) if nonce == "" else nonce
+    async with process_of(directory, nonce=nonce, env=env, name=name) as process:
+        token = await asyncio.to_thread(handshake, process.facts["url"], nonce) if nonce else ""
+        async with Daemon(process, token) as it:
             yield it
-        finally:
-            await it.http.aclose()
+
+
+@contextmanager
+def shared_daemon(directory: Path) -> Iterator[tuple[Process, str]]:
+    """For a fixture of module scope: the process and its token; each test makes its own `Daemon` of them."""
+    nonce = secrets.token_hex(8)
+    process = process_of(directory, nonce=nonce)
+    try:
+        asyncio.run(process.start())
+        yield process, handshake(process.facts["url"], nonce)
+        assert process.code is None, f"the daemon ended:\n{process.tail()}"
+    finally:
+        if process.code is None:
+            asyncio.run(process.stop(timeout=20))
 
 
 async def git(path: Path, *args: str) -> str:
@@ -199,6 +241,14 @@ async def repository(path: Path, files: dict[str, str] | None = None) -> Path:
     await git(path, "add", "-A")
     await git(path, "commit", "--quiet", "-m", "first")
     return path
+
+
+def alive(pid: int) -> bool:
+    """Whether a process runs; one that has ended and was not waited for does not."""
+    try:
+        return psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return False
 
 
 def quoted(path: str) -> str:

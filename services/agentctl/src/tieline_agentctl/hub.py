@@ -61,9 +61,6 @@ class Reader:
         if self.behind:
             self._missed += size
             return
-        if self._missed:
-            self.fact(workspace_frames.dropped(self._missed, now_ms()))
-            self._missed = 0
         self._bulk += len(frame)
         self._put(frame, True, "")
 
@@ -93,6 +90,7 @@ class Reader:
                 self._bulk -= len(text)
                 if self._bulk < HIGH:
                     self._room.set()
+                    self._tell_missed()
             else:
                 self._facts -= 1
             yield text
@@ -112,6 +110,12 @@ class Reader:
             self._taken_at = max(self._taken_at, time.monotonic())
         self._frames.append((frame, bulk, key))
         self._more.set()
+
+    def _tell_missed(self) -> None:
+        """Behind the last output that was kept: there it is where the rest is missing."""
+        if self._missed:
+            self.fact(workspace_frames.dropped(self._missed, now_ms()))
+            self._missed = 0
 
     def _replace(self, key: str) -> bool:
         if not key:
