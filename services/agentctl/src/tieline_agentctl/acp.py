@@ -95,7 +95,7 @@ class _Transport:
         if not line.strip():
             return None
         try:
-            message = jsontext.loads(line)
+            message = jsontext.loads(line, keep_surrogates=True)
         except jsontext.BadJson as error:
             log.warning("the agent wrote a line that is not JSON", error=str(error), line=repr(line[:200]))
             return None

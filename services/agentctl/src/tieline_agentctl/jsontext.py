@@ -1,41 +1,40 @@
 """Pure: JSON as it must stand on our wires, whatever an agent or a peer wrote.
 
 One rule for everybody: NaN and infinities are read as null; a lone surrogate in an agent's text is kept and
-written as its escape; what a peer sends us gets U+FFFD instead (`valid_text`); what is nested deeper than
-`DEEPEST` is refused when read and cut when written. Nothing but `BadJson` is ever raised.
+written as its escape, in what a peer sends us it becomes U+FFFD; what is nested too deeply is refused when read and
+cut when written. Nothing but `BadJson` is ever raised.
 """
 
 import json
 import math
+import re
 from typing import Any
 
 import orjson
 
-DEEPEST = 1_000
-_DEEPEST_WRITTEN = 200
+DEEPEST = 200  # of what needs the forgiving reader, or the forgiving writer; orjson reads 1,024 levels and writes 254
 _CUT = "(nested too deeply)"
+_NESTING = re.compile(r'"(?:[^"\\]|\\.)*"|[\[\]{}]', re.DOTALL)
 
 
 class BadJson(ValueError):
     """Not a JSON text, or nested too deeply."""
 
 
-def loads(data: bytes | str) -> Any:
+def loads(data: bytes | str, *, keep_surrogates: bool = False) -> Any:
     """Read one JSON text, more forgiving than orjson and never failing with anything but `BadJson`."""
     try:
         return orjson.loads(data)
     except orjson.JSONDecodeError:
         pass
     text = data.decode("utf-8", "replace") if isinstance(data, bytes) else data
+    if _depth(text) > DEEPEST:
+        raise BadJson("nested too deeply")
     try:
         value = json.loads(text, parse_constant=lambda _: None, parse_float=_finite)
-    except RecursionError:
-        raise BadJson("nested too deeply") from None
     except ValueError as error:
         raise BadJson(str(error)) from None
-    if _deeper_than(value, DEEPEST):
-        raise BadJson("nested too deeply")
-    return value
+    return value if keep_surrogates else _valid_text(value)
 
 
 def dumps(value: Any) -> bytes:
@@ -43,10 +42,10 @@ def dumps(value: Any) -> bytes:
     try:
         return orjson.dumps(value)
     except TypeError:
-        return json.dumps(_writable(value, _DEEPEST_WRITTEN), separators=(",", ":"), allow_nan=False).encode()
+        return json.dumps(_writable(value, DEEPEST), separators=(",", ":"), allow_nan=False).encode()
 
 
-def valid_text(value: Any) -> Any:
+def _valid_text(value: Any) -> Any:
     """The same value with U+FFFD in place of lone surrogates."""
     if isinstance(value, str):
         try:
@@ -55,9 +54,9 @@ def valid_text(value: Any) -> Any:
             return value.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
         return value
     if isinstance(value, list):
-        return [valid_text(item) for item in value]
+        return [_valid_text(item) for item in value]
     if isinstance(value, dict):
-        return {valid_text(key): valid_text(item) for key, item in value.items()}
+        return {_valid_text(key): _valid_text(item) for key, item in value.items()}
     return value
 
 
@@ -66,18 +65,16 @@ def _finite(text: str) -> float | None:
     return number if math.isfinite(number) else None
 
 
-def _deeper_than(value: Any, limit: int) -> bool:
-    level = [value]
-    while level and limit:
-        limit -= 1
-        below: list[Any] = []
-        for item in level:
-            if isinstance(item, list):
-                below.extend(item)
-            elif isinstance(item, dict):
-                below.extend(item.values())
-        level = below
-    return any(isinstance(item, list | dict) for item in level)
+def _depth(text: str) -> int:
+    deepest = depth = 0
+    for match in _NESTING.finditer(text):
+        token = match[0]
+        if token in ("[", "{"):
+            depth += 1
+            deepest = max(deepest, depth)
+        elif token in ("]", "}"):
+            depth -= 1
+    return deepest
 
 
 def _writable(value: Any, left: int) -> Any:
