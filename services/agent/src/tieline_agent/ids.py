@@ -1,0 +1,37 @@
+"""Pure: the ids of a thread's log. They are hashes, so that a repetition or a new owner finds the same ones.
+
+Whoever makes an event anew after a crash must not give it another name; whoever hears a message twice must answer
+with the same ids without remembering the first.
+"""
+
+from __future__ import annotations
+
+import hashlib
+
+
+def message_id(thread: str, client_message_id: str) -> str:
+    """The user's message."""
+    return "m" + _digest("message", thread, client_message_id)
+
+
+def run_id(thread: str, client_message_id: str) -> str:
+    """The run that answers it."""
+    return "r" + _digest("run", thread, client_message_id)
+
+
+def answer_id(run: str, request: int) -> str:
+    """What the model says to the `request`-th request of a run (0, 1, 2 …); an attempt that died used its number up."""
+    return "m" + _digest("answer", run, str(request))
+
+
+def call_id(run: str, request: int, position: int) -> str:
+    """A tool call for which the model gave no id that can be used."""
+    return "call_" + _digest("call", run, str(request), str(position))
+
+
+def _digest(*parts: str) -> str:
+    # Lengths keep ("a", "bc") apart from ("ab", "c"); a lone surrogate in a client's id is bytes like any other.
+    whole = b"".join(
+        b"%d:%b" % (len(raw), raw) for raw in (p.encode("utf-8", "surrogatepass") for p in parts)
+    )
+    return hashlib.sha256(whole).hexdigest()[:24]
