@@ -65,6 +65,21 @@ def up(
 
 
 @app.command()
+def demo() -> None:
+    """Play the main job through, on a system of its own; the last line is `demo: ok` if all went as it must."""
+    from tieline_ops import demo as story
+    from tieline_ops.console import Timeline
+
+    problems = asyncio.run(story.demo(Timeline().say))
+    for problem in problems:
+        typer.echo(f"demo: {problem}", err=True)
+    if problems:
+        typer.echo("demo: failed", err=True)
+        raise typer.Exit(1)
+    typer.echo("demo: ok")
+
+
+@app.command()
 def token(
     user: Annotated[str, typer.Option(help="Who the token is for.")] = "dev",
     hours: Annotated[float, typer.Option(help="How long it is good.")] = 720,

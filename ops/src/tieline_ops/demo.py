@@ -1,0 +1,264 @@
+"""`tieline demo`: the main job, end to end, as a frontend does it, on a system of its own in a scratch directory."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import ctypes
+import json
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+from typing import Any
+
+from tieline import Client, Event, Subscription, TielineError
+
+from tieline_ops import expectations, timeline
+from tieline_ops.expectations import Heard
+
+Say = Callable[[str, str], None]
+
+_PATIENCE = 30.0  # for each step
+_PR_SET_PDEATHSIG = 1
+
+
+class Failed(Exception):
+    """The demo did not go as it must."""
+
+
+async def demo(say: Say) -> list[str]:
+    """Play it through; returns what is wrong. Everything is gone afterwards."""
+    with tempfile.TemporaryDirectory(prefix="tieline-demo-") as directory:
+        root = Path(directory)
+        repository = root / "workspaces" / "demo"
+        _make_repository(repository)
+        say("demo", f"a scratch repository in {repository}")
+        found: list[str] = []
+        try:
+            async with _system(root, say) as facts:
+                found = await _Story(facts, repository, say).play()
+        except* (Failed, TielineError) as failed:
+            found = [str(exc) for exc in _leaves(failed)]
+        return found
+
+
+def _leaves(exc: BaseException) -> list[BaseException]:
+    if not isinstance(exc, BaseExceptionGroup):
+        return [exc]
+    return [leaf for inner in exc.exceptions for leaf in _leaves(inner)]
+
+
+class _Story:
+    def __init__(self, facts: dict[str, Any], repository: Path, say: Say) -> None:
+        self._url: str = facts["gateway_url"]
+        self._token: str = facts["token"]
+        self._repository = repository
+        self._say = say
+        self._heard = Heard()
+        self._cursors: dict[str, str] = {}
+        self._session = ""
+
+    async def play(self) -> list[str]:
+        async with self._client() as client:
+            answer = await client.request("session.open", {"workspace": "demo", "title": "Demo"})
+            self._session = answer["session_id"]
+            self._say("demo", f"session {self._session} is {answer['state']}")
+            async with self._watching(client, dict.fromkeys(("agent", "workspace"), "start")):
+                self._say("demo", "the user prompts the agent")
+                await self._request(client, "agent.prompt", text=expectations.PROMPT)
+                await self._allow(client, 1)
+                self._say("demo", "the user types in the shell")
+                await self._request(client, "shell.input", data=expectations.SHELL_INPUT)
+                await self._until(self._in_shell, "the shell's output")
+                await self._until(lambda: len(self._asked()) == 2, "the second permission")
+        self._say("demo", "the connection is lost in the middle of the turn; the viewer resumes by cursor")
+        async with self._client() as client:
+            async with self._watching(client, self._cursors):
+                await self._allow(client, 2)
+                await self._until(lambda: self._heard.ended, "the end of the turn")
+                await self._until(self._changed, "the file's change")
+                commit = await self._commit(client)
+            found = expectations.problems(self._heard) + self._wrong_on_disk(commit)
+            found += await self._wrong_in_log()
+            await self._request(client, "session.close")
+            self._say("demo", "the session is closed")
+        return found
+
+    def _client(self) -> Client:
+        return Client(self._url, self._token)
+
+    async def _request(self, client: Client, action: str, **payload: Any) -> dict[str, Any]:
+        return await client.request(action, {"session_id": self._session, **payload})
+
+    @contextlib.asynccontextmanager
+    async def _watching(self, client: Client, cursors: dict[str, str]) -> AsyncIterator[None]:
+        subscription = await client.subscribe(self._session, cursors=cursors)
+        async with asyncio.TaskGroup() as group:
+            reading = group.create_task(self._read(subscription), name="reading events")
+            try:
+                yield
+            finally:
+                reading.cancel()
+        self._cursors = {**self._cursors, **subscription.cursors}
+
+    async def _read(self, subscription: Subscription) -> None:
+        async for event in subscription:
+            self._hear(event)
+
+    def _hear(self, event: Event) -> None:
+        self._heard.add(event.log, event.cursor, event.body)
+        self._say(event.log, timeline.line(event.body))
+
+    def _asked(self) -> list[dict[str, Any]]:
+        return self._heard.of("permission_request")
+
+    def _in_shell(self) -> bool:
+        return expectations.SHELL_OUTPUT in self._heard.text("shell_output", "data")
+
+    def _changed(self) -> bool:
+        changes = [event.get("file_change", {}) for event in self._heard.of("file_change")]
+        return any(change.get("path") == expectations.FILE for change in changes)
+
+    async def _allow(self, client: Client, number: int) -> None:
+        await self._until(lambda: len(self._asked()) >= number, "a permission to be asked for")
+        asked = self._asked()[number - 1]
+        option = next(one for one in asked["permission_options"] if str(one.get("kind")).startswith("allow"))
+        self._say("demo", f"the user answers: {option.get('name')}")
+        await self._request(
+            client,
+            "agent.permissions.respond",
+            request_id=asked.get("request_id"),
+            pending_id=asked.get("pending_id"),
+            option_id=option["option_id"],
+        )
+
+    async def _commit(self, client: Client) -> str:
+        told = await self._request(client, "workspace.file-content", path=expectations.FILE)
+        if told.get("content") != expectations.CONTENT + "\n":
+            raise Failed(f"the file holds {told.get('content')!r}")
+        self._say("demo", f"the user reads {expectations.FILE}, stages and commits it")
+        for action, payload in (
+            ("git.stage", {"paths": [expectations.FILE]}),
+            ("git.commit", {"message": expectations.MESSAGE}),
+        ):
+            done = await self._request(client, action, **payload)
+            if not done.get("success", "operation_id" in done):
+                raise Failed(f"{action}: {done.get('error')}")
+        await self._until(lambda: self._heard.of("git_commit"), "the commit")
+        return str(self._heard.of("git_commit")[0]["git_commit"]["commit_sha"])
+
+    def _wrong_on_disk(self, commit: str) -> list[str]:
+        found = []
+        head = _git(self._repository, "rev-parse", "HEAD")
+        if head != commit:
+            found.append(f"the commit that was told, {commit}, is not HEAD, {head}")
+        if _git(self._repository, "log", "-1", "--format=%s") != expectations.MESSAGE:
+            found.append("the commit has another message")
+        if _git(self._repository, "show", f"HEAD:{expectations.FILE}") != expectations.CONTENT:
+            found.append("the committed file holds something else")
+        if status := _git(self._repository, "status", "--porcelain"):
+            found.append(f"the repository is not clean: {status}")
+        return found
+
+    async def _wrong_in_log(self) -> list[str]:
+        """A third viewer reads both logs from their start, up to where the second one was."""
+        self._say("demo", "another viewer reads the whole session from the log")
+        kept, heard = Heard(), Heard(list(self._heard.events))  # events go on to come
+        last = {log: heard.cursors(log)[-1] for log in ("agent", "workspace")}
+        async with self._client() as client:
+            cursors = dict.fromkeys(last, "start")
+            async with await client.subscribe(self._session, cursors=cursors) as subscription:
+                try:
+                    async with asyncio.timeout(_PATIENCE):
+                        while last:
+                            event = await anext(subscription)
+                            if event.log in last:
+                                kept.add(event.log, event.cursor, event.body)
+                                if event.cursor == last[event.log]:
+                                    del last[event.log]
+                except TimeoutError:
+                    return [f"the log lacks what was received last: {', '.join(last)}"]
+        return expectations.differences(heard, kept)
+
+    async def _until(self, condition: Callable[[], object], what: str) -> None:
+        until = time.monotonic() + _PATIENCE
+        while not condition():
+            if time.monotonic() > until:
+                raise Failed(f"waited {_PATIENCE:g} s for {what}")
+            await asyncio.sleep(0.01)
+
+
+@contextlib.asynccontextmanager
+async def _system(root: Path, say: Say) -> AsyncIterator[dict[str, Any]]:
+    """`tieline up` on free ports; its facts once everything answers. Raises Failed."""
+    ready_file = root / "ready.json"
+    options = ["--data", str(root), "--ready-file", str(ready_file)]
+    for name in ("gateway", "nats", "agentctl"):
+        options += [f"--{name}-port", "0"]
+    process = await asyncio.create_subprocess_exec(
+        sys.executable,
+        *("-m", "tieline_ops", "up", *options),
+        stdin=asyncio.subprocess.DEVNULL,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.STDOUT,
+        start_new_session=True,  # Ctrl-C is for us; we then stop it
+        preexec_fn=_stop_with_us if sys.platform == "linux" else None,
+    )
+    async with asyncio.TaskGroup() as group:
+        group.create_task(_show(process, say), name="what the system says")
+        try:
+            async with asyncio.timeout(_PATIENCE):
+                while not ready_file.exists():
+                    if process.returncode is not None:
+                        raise Failed("the system could not be started")
+                    await asyncio.sleep(0.01)
+            yield json.loads(ready_file.read_text())
+        except TimeoutError:
+            raise Failed(f"the system is not ready after {_PATIENCE:g} s") from None
+        finally:
+            if process.returncode is None:
+                process.send_signal(signal.SIGTERM)
+            code = await process.wait()
+    if code != 0:
+        raise Failed(f"the system ended with {code}")
+
+
+def _stop_with_us() -> None:
+    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
+
+
+async def _show(process: asyncio.subprocess.Process, say: Say) -> None:
+    assert process.stdout is not None
+    async for raw in process.stdout:
+        words = raw.decode(errors="replace").rstrip("\n").split(maxsplit=2)  # time, name, text
+        say(words[1] if len(words) == 3 else "tieline", words[-1] if words else "")
+
+
+def _make_repository(path: Path) -> None:
+    path.mkdir(parents=True)
+    (path / "README").write_text("A scratch repository.\n")
+    _git(path, "init", "--quiet", "--initial-branch=main")
+    _git(path, "config", "user.name", "Demo")
+    _git(path, "config", "user.email", "demo@example.org")
+    _git(path, "config", "commit.gpgsign", "false")
+    _git(path, "add", "README")
+    _git(path, "commit", "--quiet", "--message=Begin")
+
+
+def _git(path: Path, *words: str) -> str:
+    done = subprocess.run(
+        ["git", *words],
+        cwd=path,
+        capture_output=True,
+        text=True,
+        check=False,
+        env={**os.environ, "LC_ALL": "C"},
+    )
+    if done.returncode != 0:
+        raise Failed(f"git {words[0]}: {done.stderr.strip()}")
+    return done.stdout.strip()
