@@ -147,3 +147,20 @@ async def agent_rig(
         app = Starlette(routes=[WebSocketRoute("/api/v1/agent/stream", agent.serve_stream)])
         async with serving(app, bind("127.0.0.1", 0)) as port:
             yield Rig(agent, port)
+
+
+RAW_AGENT = (sys.executable, str(Path(__file__).with_name("raw_agent.py")))
+
+
+def steps(*what: dict[str, Any]) -> str:
+    """A prompt for the raw agent."""
+    return orjson.dumps(what).decode()
+
+
+def answers(**by_method: Any) -> dict[str, str]:
+    """Environment for the raw agent: its answers; `__` stands for a slash, `before__`/`after__` for updates around."""
+    named = {
+        name.replace("before__", "before ").replace("after__", "after ").replace("__", "/"): answer
+        for name, answer in by_method.items()
+    }
+    return {"RAW_AGENT": orjson.dumps(named).decode()}

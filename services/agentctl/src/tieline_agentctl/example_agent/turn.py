@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import signal
 import sys
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
@@ -183,11 +184,12 @@ class Turn:
             stdin=asyncio.subprocess.DEVNULL,
             stdout=asyncio.subprocess.PIPE,
             stderr=asyncio.subprocess.STDOUT,
+            process_group=0,  # a cancel ends what the shell started too
         )
         try:
             data, _ = await self._until(process.communicate())
         except Stopped:
-            process.kill()
+            os.killpg(process.pid, signal.SIGKILL)
             await process.wait()
             raise
         output = data[:_MOST_OUTPUT].decode("utf-8", "replace")
