@@ -18,6 +18,7 @@ from typing import Any
 
 import jwt
 import psutil
+from tieline_ops import broker
 
 from bench.rawviewer import RawViewer
 from bench.workers import BenchError, Worker, worker
@@ -74,16 +75,13 @@ class Stack:
     def start_nats(self) -> None:
         """A broker as the system starts it; its address becomes TIELINE_NATS_URL for all others."""
         config = self.folder / "nats.conf"
-        config.write_text(
-            'listen: "127.0.0.1:-1"\nmax_payload: 8MB\nping_interval: "5s"\nping_max: 2\n'
-            f'jetstream {{ store_dir: "{self.folder / "jetstream"}" }}\n'
-        )
+        config.write_text(broker.config(-1, str(self.folder / "jetstream"), str(self.folder)))
         binary = shutil.which(
             "nats-server", path=f"{Path(sys.executable).parent}:{os.environ.get('PATH', '')}"
         )
         if binary is None:
             raise BenchError("no nats-server: make setup")
-        self._start("nats", [binary, "-c", str(config), "--ports_file_dir", str(self.folder)])
+        self._start("nats", [binary, "-c", str(config)])
         ports = self._wait_for(lambda: next(iter(self.folder.glob("nats-server_*.ports")), None), "nats")
         os.environ["TIELINE_NATS_URL"] = json.loads(ports.read_text())["nats"][0]
 
