@@ -11,6 +11,7 @@ RECORD = RemoteRecord(
     external=External(kind="http", url="https://tools.example/rpc", headers={"authorization": "secret"}),
     gateway="g1",
     connection="c1",
+    registration="r1",
     connected_at=5,
 )
 

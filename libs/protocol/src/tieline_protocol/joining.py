@@ -5,8 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from tieline_protocol.batch import Batch
 from tieline_protocol.cursor import START, Cursor
 from tieline_protocol.reader import Head
+
+_UNKNOWN = 2**63 - 1
 
 
 class Opening(NamedTuple):
@@ -19,12 +22,11 @@ class Opening(NamedTuple):
 def read_from(cursor: Cursor, openings: Sequence[Opening]) -> int:
     """The stream sequence from which to read on; `openings` are all that the log keeps.
 
-    A dead owner's events that were stored behind a newer opening carry an `at` behind that opening, so its
-    sequence is the bound. The cursor of an opening itself has no `at`: nothing was confirmed before it.
+    A dead owner's events that were stored behind a newer opening carry an `at` behind that opening, so the opening's
+    sequence is the bound.
     """
-    own = min((opening.seq for opening in openings if opening.epoch == cursor.epoch), default=1)
     above = (opening.seq for opening in openings if opening.epoch > cursor.epoch)
-    return min([max(cursor.at, own), *above])
+    return min([max(cursor.at, 1), *above])
 
 
 def exists(cursor: Cursor, openings: Sequence[Opening], head: Head | None) -> bool:
@@ -43,3 +45,11 @@ def exists(cursor: Cursor, openings: Sequence[Opening], head: Head | None) -> bo
     if head is None or not head.confirmed or head.epoch != cursor.epoch:
         return True
     return cursor.offset <= head.last
+
+
+def head_of_log(seq: int, last: Batch, openings: Sequence[Opening], *, closed: bool) -> Head:
+    """The head where no owner answers: from the log's last message, which the stream's leader gave."""
+    newest = max((opening.epoch for opening in openings), default=0)
+    if last.epoch < newest:  # a dead owner's, stored late: how far the newest epoch goes is not known from it
+        return Head(newest, last=_UNKNOWN, confirmed=0, at=seq)
+    return Head(last.epoch, last.last, last.last if closed else 0, seq, closed)
