@@ -9,7 +9,7 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 from tests.support.nats_server import die_with_parent
 
@@ -43,6 +43,7 @@ class Process:
         self._ready_option = ready_option
         self._process: subprocess.Popen[bytes] | None = None
         self._starts = 0
+        self.ready_file = directory / f"{self.name}.ready"
 
     @property
     def pid(self) -> int:
@@ -69,21 +70,21 @@ class Process:
         assert self._process is None or self.code is not None, "already running"
         self._directory.mkdir(parents=True, exist_ok=True)
         self._starts += 1
-        ready_file = self._directory / f"{self.name}.{self._starts}.ready"
-        self._process = self._spawn([*self._args, self._ready_option, str(ready_file)])
+        self.ready_file = self._directory / f"{self.name}.{self._starts}.ready"
+        self._process = self._spawn([*self._args, self._ready_option, str(self.ready_file)])
         if self._ready:
-            await self.wait_ready(ready_file)
+            await self.wait_ready()
 
-    async def wait_ready(self, ready_file: Path) -> None:
+    async def wait_ready(self) -> None:
         """Wait until the ready file is there. An AssertionError shows the log."""
         try:
             async with asyncio.timeout(self._timeout):
-                while not ready_file.exists():
+                while not self.ready_file.exists():
                     assert self.code is None, f"{self.name} ended with {self.code}:\n{self.tail()}"
                     await asyncio.sleep(0.01)
         except TimeoutError:
             raise AssertionError(f"{self.name} is not ready:\n{self.tail()}") from None
-        self.facts = json.loads(ready_file.read_text())
+        self.facts = json.loads(self.ready_file.read_text())
 
     def _spawn(self, command: list[str]) -> subprocess.Popen[bytes]:
         with self.log_path.open("ab") as log:
@@ -126,7 +127,7 @@ class Process:
         """The end of its log."""
         return self.log[-size:]
 
-    async def __aenter__(self) -> Process:
+    async def __aenter__(self) -> Self:
         try:
             await self.start()
         except BaseException:

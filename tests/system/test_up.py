@@ -1,0 +1,119 @@
+"""`tieline up` from the outside: what it starts, brings back, and leaves behind (nothing)."""
+
+import os
+import signal
+import stat
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.support.eventually import eventually
+from tests.support.frontend import Frontend
+from tests.support.system import System
+
+SERVICES = ("nats", "agentctl", "streams", "gateway")
+
+
+@pytest.mark.timeout(40)
+async def test_the_system_tells_where_everything_is_and_stops_without_a_trace(tmp_path: Path) -> None:
+    async with System(tmp_path) as system:
+        facts = system.facts
+        assert facts["gateway_url"].startswith("ws://127.0.0.1:")
+        assert facts["nats_url"].startswith("nats://127.0.0.1:")
+        assert set(facts["pids"]) == set(SERVICES)
+        assert set(facts["pids"].values()) <= set(system.processes())
+        assert stat.S_IMODE((system.data / "jwt-secret").stat().st_mode) == 0o600
+        for executor in ("static", "local"):
+            async with Frontend(system.url, facts["token"]) as front:
+                assert front.client.user_id == "dev"
+                session = await front.open(executor=executor)
+                await front.watch(session)
+                await front.ask("shell.input", session, data="sleep 1000 & echo $((40+2))\n")
+                await front.until_screen("42")
+        assert any("sleep 1000" in command for command in system.processes().values())
+        code = await system.stop()
+
+        assert code == 0
+        assert system.processes() == {}
+        assert not system.ready_file.exists()
+        for name in SERVICES:
+            assert f"{name:<9} stopped" in system.log
+
+
+@pytest.mark.timeout(40)
+async def test_the_system_is_ready_soon(tmp_path: Path) -> None:
+    alone = "PYTEST_XDIST_WORKER" not in os.environ  # other tests want the same two cores
+    async with System(tmp_path) as system:
+        took = float(system.log.rpartition("ready after ")[2].split()[0])
+
+    assert took < (5 if alone else 12)
+
+
+@pytest.mark.timeout(40)
+async def test_nothing_survives_a_system_that_is_killed(tmp_path: Path) -> None:
+    async with System(tmp_path) as system:
+        async with Frontend(system.url, system.token()) as front:
+            for executor in ("static", "local"):
+                await front.open(executor=executor)
+            await system.kill()
+        await eventually(lambda: not system.processes(), 15)
+
+
+@pytest.mark.timeout(60)
+@pytest.mark.parametrize("name", SERVICES)
+async def test_a_killed_service_is_brought_back(name: str, system: System) -> None:
+    before = system.facts["pids"]
+
+    os.kill(before[name], signal.SIGKILL)
+    after = await eventually(lambda: (pids := system.now()["pids"])[name] != before[name] and pids, 20)
+
+    assert {other for other in SERVICES if after[other] != before[other]} == {name}
+    assert f"{name:<9} crashed (signal 9)" in system.log
+
+    async def served() -> bool:
+        async with Frontend(system.url, system.token()) as front:
+            session = await front.open()
+            await front.watch(session)
+            await front.ask("agent.prompt", session, text="say back again")
+            await front.until_ended()
+            return front.text() == "back again"
+
+    assert await served()
+
+
+@pytest.mark.timeout(30)
+async def test_a_second_system_on_the_same_data_is_refused(shared_system: System, tmp_path: Path) -> None:
+    second = System(tmp_path, ready=False)
+    second._args[second._args.index("--data") + 1] = str(shared_system.data)
+    await second.start()
+
+    assert await second.wait() == 1
+    assert "is in use by another system" in second.log
+    assert shared_system.code is None
+
+
+@pytest.mark.timeout(30)
+async def test_a_port_that_is_taken_ends_the_start_with_the_reason(
+    shared_system: System, tmp_path: Path
+) -> None:
+    taken = shared_system.facts["nats_url"].rpartition(":")[2]
+    second = System(tmp_path, ["--nats-port", taken], ready=False)
+    await second.start()
+
+    assert await second.wait(20) == 1
+    assert "address already in use" in second.log
+    assert second.processes() == {}
+
+
+async def test_a_token_can_be_minted_for_anybody(shared_system: System) -> None:
+    token = minted("ann", shared_system)
+
+    async with Frontend(shared_system.url, token) as front:
+        assert front.client.user_id == "ann"
+
+
+def minted(user: str, system: System) -> str:
+    command = [sys.executable, "-m", "tieline_ops", "token", "--user", user, "--data", str(system.data)]
+    return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
