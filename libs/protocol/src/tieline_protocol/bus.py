@@ -77,6 +77,7 @@ class Bus:
         self._nc = Client()
         self._connected = asyncio.Event()
         self._waiting: dict[str, asyncio.Future[Received]] = {}
+        self._exchanges: dict[str, Exchange] = {}
         self._tokens = itertools.count(1)
         self._inbox = ""
         self._subscriptions: dict[int, Subscription] = {}
@@ -164,6 +165,17 @@ class Bus:
             raise NoResponders("nobody is there")
         return received
 
+    @contextlib.asynccontextmanager
+    async def exchange(self, subject: str, data: bytes) -> AsyncIterator[Exchange]:
+        """A request that is answered by several messages, until the block is left. Raises Unavailable."""
+        token = format(next(self._tokens), "x")
+        exchange = self._exchanges[token] = Exchange()
+        try:
+            await self.publish(subject, data, f"{self._inbox}.{token}")
+            yield exchange
+        finally:
+            del self._exchanges[token]
+
     # Subscribing
 
     async def subscribe(
@@ -236,7 +248,12 @@ class Bus:
         self._connected.set()
 
     async def _answered(self, msg: Msg) -> None:
-        future = self._waiting.get(msg.subject.rpartition(".")[2])
+        token = msg.subject.rpartition(".")[2]
+        exchange = self._exchanges.get(token)
+        if exchange is not None:
+            exchange._put(_received(msg))
+            return
+        future = self._waiting.get(token)
         if future is not None and not future.done():
             future.set_result(_received(msg))
 
@@ -253,6 +270,8 @@ class Bus:
         if not self._connected.is_set():
             return
         self._connected.clear()
+        for exchange in self._exchanges.values():
+            exchange._break()
         for future in list(self._waiting.values()):
             if not future.done():
                 future.set_exception(FateUnknown("the connection to the broker broke"))
@@ -295,6 +314,36 @@ async def connect(settings: BusSettings) -> AsyncIterator[Bus]:
         yield bus
     finally:
         await bus._close()
+
+
+class Exchange:
+    """The answers to one request. Bounded: a peer that answers without end loses its oldest answers."""
+
+    _BOUND = 1024
+
+    def __init__(self) -> None:
+        self._answers: asyncio.Queue[Received | None] = asyncio.Queue(self._BOUND)
+
+    def _put(self, received: Received | None) -> None:
+        if self._answers.full():
+            self._answers.get_nowait()
+        self._answers.put_nowait(received)
+
+    def _break(self) -> None:
+        self._put(None)
+
+    async def next(self, timeout: float) -> Received:
+        """The next answer. Raises NoResponders, FateUnknown (at the disconnect), TimedOut (after `timeout` s)."""
+        try:
+            async with asyncio.timeout(timeout):
+                received = await self._answers.get()
+        except TimeoutError as exc:
+            raise TimedOut(f"nothing heard for {timeout:g} s") from exc
+        if received is None:
+            raise FateUnknown("the connection to the broker broke")
+        if status(received) == "503" and not received.data:
+            raise NoResponders("nobody is there")
+        return received
 
 
 class Subscription:

@@ -242,9 +242,15 @@ class Bucket:
         headers = None if expected is None else {"Nats-Expected-Last-Subject-Sequence": str(expected)}
         return await publish(self._bus, subjects.bucket_key(self.name, key), value, headers)
 
-    async def delete(self, key: str) -> None:
-        """Leave a marker that says the key is gone. Raises Unavailable."""
-        await publish(self._bus, subjects.bucket_key(self.name, key), b"", {"KV-Operation": "DEL"})
+    async def delete(self, key: str, expected: int | None = None) -> None:
+        """Leave a marker that says the key is gone. `expected`: only over this revision.
+
+        Raises WrongRevision, Unavailable.
+        """
+        headers = {"KV-Operation": "DEL"}
+        if expected is not None:
+            headers["Nats-Expected-Last-Subject-Sequence"] = str(expected)
+        await publish(self._bus, subjects.bucket_key(self.name, key), b"", headers)
 
     async def entries(self, keys: str) -> list[Entry]:
         """All entries whose key matches (wildcards allowed), oldest write first. Raises Unavailable."""

@@ -35,9 +35,10 @@ class External(BaseModel):
 
 
 class RemoteRecord(Message):
-    """A registration. It belongs to one connection of one gateway; its revision in the bucket tells it from others.
+    """A registration. It belongs to one connection of one gateway.
 
-    `gateway` is the id of the gateway's process lease.
+    `registration` is an id of its own, minted by the gateway: a call that bears another one is refused there, so
+    that nothing runs on functions that were replaced. `gateway` is the id of the gateway's process lease.
     """
 
     user: str
@@ -46,6 +47,7 @@ class RemoteRecord(Message):
     external: External | None = None
     gateway: str
     connection: str
+    registration: str
     connected_at: int
 
     def listed(self, connection: str | None = None) -> dict[str, Any]:

@@ -84,17 +84,22 @@ async def serving(
     name: str,
     version: str,
     endpoints: Mapping[str, Handler],
+    raw: Mapping[str, Callable[[Received], Awaitable[bytes | None]]] | None = None,
     description: str = "",
     metadata: Mapping[str, str] | None = None,
     limit: int = 256,
 ) -> AsyncIterator[Services]:
-    """Answer `tieline.rpc.<name>.<endpoint>.<user>` in a queue group until the block is left."""
+    """Answer `tieline.rpc.<name>.<endpoint>.<user>` in a queue group until the block is left.
+
+    `raw` endpoints get the message itself and may answer with several.
+    """
     service = Services(name, version, description, metadata or {})
     monitors: list[Server] = []
+    handlers = {endpoint: _answering(service, endpoint, handler) for endpoint, handler in endpoints.items()}
     try:
-        for endpoint, handler in endpoints.items():
+        for endpoint, handle in {**handlers, **(raw or {})}.items():
             subject = subjects.rpc_endpoint(name, endpoint)
-            server = await bus.serve(subject, _answering(service, endpoint, handler), queue=name, limit=limit)
+            server = await bus.serve(subject, handle, queue=name, limit=limit)
             service.endpoints[endpoint] = (subject, server)
         for verb, tell in (("PING", service.ping), ("INFO", service.info), ("STATS", service.stats)):
             for scope in ((), (name,), (name, service.id)):

@@ -1,0 +1,126 @@
+"""Calling a remote's function: the one place that speaks the caller's half of a call.
+
+Whoever waits hears `accepted`, then a beat every second, then one final; three missed beats end the call. A call
+whose replica or broker was lost is not repeated: it may have run.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import secrets
+from collections.abc import Callable
+from typing import Any
+
+from tieline_protocol import jsontext, subjects
+from tieline_protocol.bus import Bus, Received
+from tieline_protocol.errors import Code, FateUnknown, NoResponders, Refused, TimedOut, Unavailable
+from tieline_protocol.messages import Request, answer, outcome, refusal
+from tieline_protocol.remotes import CALL_TIMEOUT_MS
+
+PATIENCE = 3.0  # s without a sign of life from the replica: three beats
+_ACCEPT = 10.0  # s until a replica has accepted or refused
+_FINALS = (b'{"payload":', b'{"error":')
+
+
+async def call(
+    bus: Bus,
+    user: str,
+    remotename: str,
+    function: str,
+    args: Any,
+    *,
+    timeout_ms: int = CALL_TIMEOUT_MS,
+    on_accepted: Callable[[str], None] | None = None,
+    on_progress: Callable[[dict[str, Any]], None] | None = None,
+) -> Any:
+    """The function's result, or Refused with the code of the call's end (the closed list of design, section 5).
+
+    Cancelling the task that awaits this cancels the call. `on_accepted` hears the requestId.
+    """
+    final = await call_raw(
+        bus,
+        user,
+        remotename,
+        function,
+        args,
+        timeout_ms=timeout_ms,
+        on_accepted=on_accepted,
+        on_progress=on_progress,
+    )
+    return outcome(final)["result"]
+
+
+async def call_raw(
+    bus: Bus,
+    user: str,
+    remotename: str,
+    function: str,
+    args: Any,
+    *,
+    timeout_ms: int = CALL_TIMEOUT_MS,
+    on_accepted: Callable[[str], None] | None = None,
+    on_progress: Callable[[dict[str, Any]], None] | None = None,
+) -> bytes:
+    """Like `call`, but the final as the bytes of a reply (see messages.outcome), so that results pass unchanged."""
+    request = Request(
+        id=secrets.token_hex(8),
+        user=user,
+        budget_ms=timeout_ms,
+        payload={"remotename": remotename, "function": function, "args": args},
+    )
+    request_id: str | None = None
+    try:
+        async with bus.exchange(subjects.rpc("remotes", "call", user), request.encode()) as answers:
+            wait = _ACCEPT
+            while True:
+                received = await answers.next(wait)
+                if received.data.startswith(_FINALS):
+                    request_id = None
+                    return received.data
+                wait = PATIENCE
+                message = jsontext.loads(received.data)
+                if accepted := message.get("accepted"):
+                    request_id = accepted["requestId"]
+                    if on_accepted is not None:
+                        on_accepted(accepted["requestId"])
+                elif (progress := message.get("progress")) is not None and on_progress is not None:
+                    on_progress(progress)
+    except NoResponders:
+        return refusal(Refused(Code.UNAVAILABLE, "the remotes service is not there"))
+    except TimedOut:
+        return refusal(Refused(Code.UNAVAILABLE, "the remotes service fell silent; the call may have run"))
+    except FateUnknown:
+        return refusal(Refused(Code.UNAVAILABLE, "the broker was lost; the call may have run"))
+    except asyncio.CancelledError:
+        if request_id is not None:
+            with contextlib.suppress(Unavailable):
+                await bus.publish(*cancellation(user, request_id))
+        raise
+
+
+def cancellation(user: str, request_id: str) -> tuple[str, bytes]:
+    """Subject and body that cancel a call. Raises BadSubject for what is no requestId."""
+    replica, call = subjects.parse_request_id(request_id)
+    return subjects.call(replica, call, "cancel"), jsontext.dumps({"user": user})
+
+
+async def resolve(bus: Bus, user: str, names: list[str], timeout: float = 5.0) -> dict[str, Any]:
+    """The functions of remotes: `{remotes: [{remotename, functions}], missing: [names]}`. Raises Unavailable."""
+    return await _ask(bus, "resolve", user, {"names": names}, timeout)
+
+
+async def listed(bus: Bus, user: str, timeout: float = 5.0) -> dict[str, Any]:
+    """What `remote-list` answers, without `mine`. Raises Unavailable, Refused."""
+    return await _ask(bus, "list", user, {}, timeout)
+
+
+async def _ask(bus: Bus, endpoint: str, user: str, payload: dict[str, Any], timeout: float) -> dict[str, Any]:
+    request = Request(id=secrets.token_hex(8), user=user, budget_ms=int(timeout * 1000), payload=payload)
+    received: Received = await bus.request(subjects.rpc("remotes", endpoint, user), request.encode(), timeout)
+    return outcome(received.data)
+
+
+def result(raw: bytes) -> bytes:
+    """The final of a call that ended well; `raw` is the JSON text of its result."""
+    return answer(b'{"result":%b}' % raw)

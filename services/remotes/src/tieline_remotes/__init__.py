@@ -1,0 +1,1 @@
+"""The remotes service: who exposes which functions, and the calls of them."""

@@ -1,0 +1,320 @@
+"""The remotes service at work: endpoints, calls in flight, and what ends them."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import itertools
+from collections.abc import AsyncIterator, Iterable
+from typing import Any
+
+import structlog
+from prometheus_client import Counter, Gauge
+from tieline_protocol import calling, jsontext, leases, subjects
+from tieline_protocol.bus import Bus, Received
+from tieline_protocol.errors import BadMessage, Code, Refused, TielineError, Unavailable
+from tieline_protocol.messages import Changed, Request, answer, refusal
+from tieline_protocol.remotes import LONGEST_TIMEOUT_MS, External, RemoteRecord
+
+from tieline_remotes.calls import BEAT, Asked, Call, Calls, Cancel, Effect
+from tieline_remotes.connection import RemoteConnection, Stale, cancel
+from tieline_remotes.directory import Directory, Registration
+from tieline_remotes.external import Externals
+from tieline_remotes.schema import check_arguments, check_functions, check_name
+
+log = structlog.get_logger()
+
+CALLS = Counter("tieline_remote_calls", "Remote calls that ended, by how they ended", ["outcome"])
+IN_FLIGHT = Gauge("tieline_remote_calls_in_flight", "Remote calls under way")
+DROPPED = Counter("tieline_remote_answers_dropped", "Results that were late, second or from somebody else")
+
+_TICK = 0.1
+
+
+class Remotes:
+    """One replica."""
+
+    def __init__(self, bus: Bus, lease: leases.ProcessLease, externals: Externals) -> None:
+        self._bus = bus
+        self._lease = lease
+        self._directory = Directory(bus)
+        self._calls = Calls()
+        self._numbers = itertools.count(1)
+        self._externals = externals
+        self._external: dict[str, asyncio.Task[None]] = {}
+        self._group: asyncio.TaskGroup | None = None
+
+    @contextlib.asynccontextmanager
+    async def running(self, drain: float) -> AsyncIterator[Remotes]:
+        """At work until the block is left; then calls under way get `drain` seconds to end."""
+        async with (
+            asyncio.TaskGroup() as group,
+            self._directory.following(self._bus),
+            leases.watching(self._bus, self._ended),
+        ):
+            self._group = group
+            ticking = group.create_task(self._tick(), name="beats and deadlines of calls")
+            server = await self._bus.serve(subjects.calls(self._lease.id), self._about_call, limit=4096)
+            try:
+                yield self
+                await self._drained(drain)
+            finally:
+                await self._perform(self._calls.stopping())
+                await server.close()
+                ticking.cancel()
+
+    async def _drained(self, drain: float) -> None:
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(drain):
+                while len(self._calls):
+                    await asyncio.sleep(_TICK)
+
+    # Endpoints: the registry
+
+    async def connect(self, request: Request) -> dict[str, Any]:
+        """Register; the last registration of a name wins. Answers which functions were refused, and why."""
+        payload = request.payload
+        name = check_name(payload.get("remotename"))
+        external = payload.get("external")
+        functions = payload.get("functions", [])
+        if not isinstance(functions, list):
+            raise Refused(Code.BAD_REQUEST, "functions must be a list", details={"pointer": "/functions"})
+        where: External | None = None
+        if external is not None:
+            where = External.model_validate(external)
+            functions = await self._externals.connect(where, functions)
+        good, refused = check_functions(functions)
+        await self._directory.put(
+            RemoteRecord(
+                user=request.user,
+                remotename=name,
+                functions=tuple(good),
+                external=where,
+                gateway=payload["gateway"],
+                connection=payload["connection"],
+                registration=payload["registration"],
+                connected_at=payload["connected_at"],
+            )
+        )
+        await self._changed(request.user, name, "updated")
+        return {"remotename": name, "functions": [function.name for function in good], "refused": refused}
+
+    async def disconnect(self, request: Request) -> dict[str, Any]:
+        """Remove a connection's own registration; somebody else's is not found."""
+        name = check_name(request.payload.get("remotename"))
+        registration = await self._directory.get(request.user, name, fresh=True)
+        mine = registration is not None and registration.record.connection == request.payload["connection"]
+        if registration is None or not mine or not await self._directory.remove(registration):
+            raise Refused(Code.NOT_FOUND, f"you have no remote {name!r} here")
+        await self._end(registration)
+        return {}
+
+    async def list_remotes(self, request: Request) -> dict[str, Any]:
+        """All remotes of the user, from the leader."""
+        connection = request.payload.get("connection")
+        found = await self._directory.of_user(request.user)
+        return {"remotes": [registration.record.listed(connection) for registration in found]}
+
+    async def resolve(self, request: Request) -> dict[str, Any]:
+        """The functions of remotes by name, for whoever offers them to a model."""
+        remotes, missing = [], []
+        for name in request.payload.get("names", []):
+            registration = await self._directory.get(request.user, name)
+            if registration is None:
+                missing.append(name)
+            else:
+                remotes.append(registration.record.listed())
+        return {"remotes": remotes, "missing": missing}
+
+    # Endpoints: calls
+
+    async def call(self, received: Received) -> bytes | None:
+        """Start a call. What comes back goes to the reply subject: accepted, beats, progress, one final."""
+        if not self._lease.may_act() or not received.reply:
+            return None
+        loop = asyncio.get_running_loop()
+        try:
+            request = Request.decode(received.data)
+            registration, function, args = await self._checked(request)
+            now = loop.time()
+            number = f"{next(self._numbers):x}"
+            record = registration.record
+            asked = Asked(record.gateway, record.connection)
+            if record.external is not None:
+                asked = Asked(self._lease.id, number)
+            budget = min(max(request.budget_ms, 1), LONGEST_TIMEOUT_MS) / 1000
+            call = Call(
+                number, received.reply, request.user, record.remotename, asked, now + budget, now + BEAT
+            )
+            self._calls.started(call)
+        except TielineError as exc:
+            CALLS.labels(outcome=exc.code).inc()
+            return refusal(exc)
+        IN_FLIGHT.set(len(self._calls))
+        request_id = f"{self._lease.id}-{number}"
+        await self._bus.publish(received.reply, b'{"accepted":{"requestId":"%b"}}' % request_id.encode())
+        try:
+            if record.external is not None:
+                self._call_external(call, request_id, record.external, function, args)
+            else:
+                await self._send(call, request_id, registration, function, args)
+        except Refused as exc:
+            await self._perform(self._calls.failed(number, exc))
+        except (
+            Unavailable
+        ) as exc:  # the hand-over was not confirmed: it may run, and its result may still come
+            log.warning("a call's hand-over was not confirmed", call=request_id, error=exc.message)
+        return None
+
+    async def _checked(self, request: Request) -> tuple[Registration, str, dict[str, Any]]:
+        """Registration, function and arguments; what memory refuses is asked of the leader before it is refused."""
+        payload = request.payload
+        name, function, args = payload.get("remotename"), payload.get("function"), payload.get("args", {})
+        if not isinstance(name, str) or not isinstance(function, str):
+            raise Refused(Code.BAD_REQUEST, "remotename and function must be strings")
+        for fresh in (False, True):
+            registration = await self._directory.get(request.user, name, fresh=fresh)
+            try:
+                return _fitting(registration, name, function, args)
+            except Refused:
+                if fresh:
+                    raise
+        raise AssertionError("the second round returns or raises")
+
+    async def _send(
+        self, call: Call, request_id: str, registration: Registration, function: str, args: dict[str, Any]
+    ) -> None:
+        for fresh in (False, True):
+            if fresh:
+                newer = await self._directory.get(call.user, call.remotename, fresh=True)
+                registration, function, args = _fitting(newer, call.remotename, function, args)
+                call.asked = Asked(registration.record.gateway, registration.record.connection)
+            remaining = int((call.deadline - asyncio.get_running_loop().time()) * 1000)
+            try:
+                connection = RemoteConnection(self._bus, registration.record)
+                await connection.call(request_id, function, args, max(remaining, 1))
+                return
+            except Stale:
+                if fresh:
+                    raise
+
+    def _call_external(
+        self, call: Call, request_id: str, external: External, function: str, args: dict[str, Any]
+    ) -> None:
+        assert self._group is not None  # calls come only while the replica runs
+        work = self._externally(call, request_id, external, function, args)
+        task = self._group.create_task(work, name=f"external call {request_id}")
+        self._external[request_id] = task
+        task.add_done_callback(lambda _: self._external.pop(request_id, None))
+
+    async def _externally(
+        self, call: Call, request_id: str, external: External, function: str, args: dict[str, Any]
+    ) -> None:
+        async def progress(told: dict[str, Any]) -> None:
+            message = _progress(request_id, told)
+            await self._perform(self._calls.progressed(call.id, call.asked, message) or [])
+
+        try:
+            raw = await self._externals.call(external, request_id, function, args, progress)
+        except TielineError as exc:
+            await self._perform(self._calls.answered(call.id, call.asked, refusal(exc), 0) or [])
+        else:
+            effects = self._calls.answered(call.id, call.asked, calling.result(raw), len(raw))
+            await self._perform(effects or [])
+
+    async def _about_call(self, received: Received) -> bytes | None:
+        """What gateways and callers say of a call that this replica minted."""
+        number, verb = received.subject.split(".")[-2:]
+        head, _, body = received.data.partition(b"\n")
+        try:
+            facts = jsontext.loads(head)
+            if verb == "cancel":
+                effects = self._calls.cancelled(number, facts["user"])
+            else:
+                effects = self._from_owner(number, verb, facts, body)
+        except (BadMessage, KeyError, TypeError) as exc:
+            return refusal(Refused(Code.BAD_REQUEST, f"not a message about a call: {exc}"))
+        if effects is None:
+            DROPPED.inc()
+            log.info("dropped", call=number, verb=verb, sender=head.decode(errors="replace")[:200])
+            return refusal(Refused(Code.NOT_FOUND, "there is no such request"))
+        await self._perform(effects)
+        return answer({})
+
+    def _from_owner(self, number: str, verb: str, facts: dict[str, Any], body: bytes) -> list[Effect] | None:
+        asker = Asked(facts["gateway"], facts["connection"])
+        match verb:
+            case "result":
+                return self._calls.answered(number, asker, calling.result(body), len(body))
+            case "error":
+                told = jsontext.loads(body)
+                code = Code(told["code"]) if told.get("code") in set(Code) else Code.INTERNAL
+                final = refusal(Refused(code, str(told["error"])))
+                return self._calls.answered(number, asker, final, len(body))
+            case "progress":
+                request_id = f"{self._lease.id}-{number}"
+                return self._calls.progressed(number, asker, _progress(request_id, jsontext.loads(body)))
+            case "disconnected":
+                return self._calls.disconnected(asker.gateway, asker.connection)
+            case _:
+                raise BadMessage(f"unknown verb {verb}")
+
+    # What ends calls
+
+    async def _tick(self) -> None:
+        while True:
+            await asyncio.sleep(_TICK)
+            await self._perform(self._calls.tick(asyncio.get_running_loop().time()))
+
+    async def _ended(self, process: str) -> None:
+        """A gateway is gone: so are the calls of its connections, and their registrations."""
+        await self._perform(self._calls.disconnected(process))
+        for registration in await self._directory.of_gateway(process):
+            if await self._directory.remove(registration):
+                await self._end(registration)
+
+    async def _end(self, registration: Registration) -> None:
+        record = registration.record
+        await self._changed(record.user, record.remotename, "removed")
+
+    async def _changed(self, user: str, name: str, change: str) -> None:
+        message = Changed.model_validate({"what": "remote", "id": name, "change": change})
+        with contextlib.suppress(Unavailable):
+            await self._bus.publish(subjects.changed(user), message.encode())
+
+    async def _perform(self, effects: Iterable[Effect]) -> None:
+        for effect in effects:
+            try:
+                if isinstance(effect, Cancel):
+                    request_id = f"{self._lease.id}-{effect.call}"
+                    if effect.asked.gateway == self._lease.id:
+                        if task := self._external.get(request_id):
+                            task.cancel()
+                    else:
+                        await cancel(self._bus, effect.asked, request_id, effect.reason)
+                else:
+                    await self._bus.publish(effect.reply, effect.message)
+            except (Unavailable, Refused) as exc:
+                log.warning("whoever waits for a call could not be told", error=exc.message)
+        self._count()
+
+    def _count(self) -> None:
+        IN_FLIGHT.set(len(self._calls))
+        for outcome, number in self._calls.outcomes.items():
+            CALLS.labels(outcome=outcome).inc(number)
+        self._calls.outcomes.clear()
+
+
+def _fitting(
+    registration: Registration | None, name: str, function: str, args: Any
+) -> tuple[Registration, str, dict[str, Any]]:
+    if registration is None:
+        raise Refused(Code.NOT_FOUND, f"there is no remote {name!r}")
+    if function not in registration.functions:
+        raise Refused(Code.NOT_FOUND, f"the remote {name!r} has no function {function!r}")
+    return registration, function, check_arguments(registration.validator(function), args)
+
+
+def _progress(request_id: str, told: dict[str, Any]) -> bytes:
+    known = {key: told[key] for key in ("message", "progress", "total") if key in told}
+    return jsontext.dumps({"progress": {"requestId": request_id, **known}})
