@@ -8,7 +8,7 @@ DIFF_CAP = 256 * 1024
 TOTAL_CAP = 2 * 1024 * 1024
 LOG_FORMAT = "%x00%H%x00%P%x00%s%x00%an%x00%ae%x00%cI%x00"
 _SHORTSTAT = re.compile(r"(\d+) (file|insertion|deletion)")
-_SHA = re.compile(r"[0-9a-fA-F]{4,64}")
+_REVISION = re.compile(r"(?!-)[^\x00-\x20\x7f:*?\[\\]+")
 _BAD_REF = re.compile(r"[\x00-\x20\x7f~^:?*\[\\]|\.\.|@\{|//|^[-/.]|[/.]$|\.lock$|/\.|^@$")
 
 
@@ -257,5 +257,6 @@ def safe_ref(name: str) -> bool:
     return bool(name) and not _BAD_REF.search(name)
 
 
-def safe_sha(name: str) -> bool:
-    return bool(_SHA.fullmatch(name))
+def safe_revision(name: str) -> bool:
+    """Whether this may be asked for as a commit: a hash, a branch, `HEAD~1`, … but never an option or two words."""
+    return bool(_REVISION.fullmatch(name))

@@ -15,7 +15,7 @@ class Unknown(Exception):
 
 
 async def commit(repo: Repo, sha: str) -> dict[str, Any]:
-    (full,) = await repo.resolve(sha) if git_parse.safe_sha(sha) or git_parse.safe_ref(sha) else [""]
+    (full,) = await repo.resolve(sha) if git_parse.safe_revision(sha) else [""]
     if not full:
         raise Unknown(f"unknown commit: {sha}")
     form = "--format=%x00%s%x00%an <%ae>%x00%aI%x00%P%x00"
@@ -82,7 +82,7 @@ async def cumulative_diff(repo: Repo, base: str, target_branch: str) -> dict[str
 
 
 async def _range_base(repo: Repo, since: str, target_branch: str) -> str:
-    if since and (git_parse.safe_sha(since) or git_parse.safe_ref(since)):
+    if git_parse.safe_revision(since):
         (full,) = await repo.resolve(since)
         if full:
             merge = await repo.read("merge-base", full, "HEAD")

@@ -11,7 +11,7 @@ from starlette.routing import BaseRoute
 from tieline_agentctl import files, searching
 from tieline_agentctl.files import FileFailed
 from tieline_agentctl.git import GitFailed
-from tieline_agentctl.git_parse import safe_ref, safe_sha
+from tieline_agentctl.git_parse import safe_revision
 from tieline_agentctl.instance import Instance
 from tieline_agentctl.web import Args, BadRequest, answer, arguments, raw_body, route, validated
 
@@ -117,7 +117,7 @@ class FileRoutes:
         try:
             args = await arguments(request, AtRef)
             path = args.path
-            if not safe_ref(args.ref) and not safe_sha(args.ref):
+            if not safe_revision(args.ref):
                 raise BadRequest(f"invalid ref: {args.ref!r}")
             repo = self._instance.workspace.repo(args.repo)
             if path.startswith(("/", "./", "../")) or "\0" in path or "\n" in path:

@@ -10,7 +10,7 @@ from starlette.routing import BaseRoute
 
 from tieline_agentctl import git_ops, git_read
 from tieline_agentctl.git import Busy, GitFailed, Repo
-from tieline_agentctl.git_parse import safe_sha
+from tieline_agentctl.git_parse import safe_revision
 from tieline_agentctl.instance import Instance
 from tieline_agentctl.tracker import Tracker, refresh_quietly
 from tieline_agentctl.web import Args, BadRequest, answer, arguments, route
@@ -140,7 +140,7 @@ class GitRoutes:
             try:
                 args = await arguments(request, model)
                 sha = getattr(args, "commit_sha", "")
-                if sha and not safe_sha(sha):
+                if sha and not safe_revision(sha):
                     raise BadRequest(f"not a commit: {sha!r}")
                 for one in getattr(args, "paths", []):
                     _check(one)

@@ -14,6 +14,20 @@ LINGER = 0.25  # what HTTP requests in flight get at the end before they are cut
 class _Server(uvicorn.Server):
     """Signals are the daemon's business, not each server's."""
 
+    def __init__(self, config: uvicorn.Config) -> None:
+        super().__init__(config)
+        self.end = asyncio.Event()
+
+    async def main_loop(self) -> None:
+        """Wakes once a second for the Date header, not ten times; there is one of these for every instance."""
+        while not self.end.is_set():
+            await self.on_tick(0)
+            try:
+                async with asyncio.timeout(1):
+                    await self.end.wait()
+            except TimeoutError:
+                continue
+
     def capture_signals(self) -> AbstractContextManager[None]:  # type: ignore[override]
         return nullcontext()
 
@@ -66,7 +80,7 @@ async def serving(app: ASGIApp, sock: socket.socket) -> AsyncIterator[int]:
             task.result()
         yield port
     finally:
-        server.should_exit = True
+        server.end.set()
         try:
             await asyncio.shield(task)
         finally:
