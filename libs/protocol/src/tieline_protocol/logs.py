@@ -7,8 +7,14 @@ import sys
 from typing import Literal
 
 import structlog
+import structlog.tracebacks
 
 Format = Literal["json", "text"]
+
+# Without the values of local variables, which hold tokens and what users say.
+_TRACEBACKS = structlog.processors.ExceptionRenderer(
+    structlog.tracebacks.ExceptionDictTransformer(show_locals=False)
+)
 
 
 def configure(service: str, level: str = "info", format: Format = "json") -> None:
@@ -21,9 +27,13 @@ def configure(service: str, level: str = "info", format: Format = "json") -> Non
         structlog.processors.StackInfoRenderer(),
     ]
     renderer: list[structlog.typing.Processor] = (
-        [structlog.processors.dict_tracebacks, structlog.processors.JSONRenderer()]
+        [_TRACEBACKS, structlog.processors.JSONRenderer()]
         if format == "json"
-        else [structlog.dev.ConsoleRenderer(colors=sys.stderr.isatty())]
+        else [
+            structlog.dev.ConsoleRenderer(
+                colors=sys.stderr.isatty(), exception_formatter=structlog.dev.plain_traceback
+            )
+        ]
     )
     structlog.configure(
         processors=[*shared, *renderer],
