@@ -8,7 +8,7 @@ import re
 import signal
 from collections import deque
 from collections.abc import Mapping, Sequence
-from pathlib import Path
+from pathlib import PurePath
 
 import structlog
 
@@ -44,7 +44,7 @@ class AgentProcess:
         self.output_ended = asyncio.Event()
 
     @classmethod
-    async def start(cls, argv: Sequence[str], cwd: Path, env: Mapping[str, str]) -> "AgentProcess":
+    async def start(cls, argv: Sequence[str], cwd: PurePath, env: Mapping[str, str]) -> "AgentProcess":
         """OSError when there is no such command."""
         process = await asyncio.create_subprocess_exec(
             *argv,

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
+from pathlib import PurePath
 from typing import Any
 
 
@@ -15,7 +15,7 @@ class AgentSettings:
     """Settled when the instance is made."""
 
     instance_id: str
-    workspace: Path
+    workspace: PurePath
     port: int  # the instance's own, where the agent finds our MCP endpoint
     default_command: tuple[str, ...]  # used as long as nobody configured another
     env: Mapping[str, str]  # the whole environment
