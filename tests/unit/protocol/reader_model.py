@@ -68,7 +68,12 @@ class Owner:
         if self.confirmed and (
             not self.unconfirmed or in_flight + sum(map(len, frames)) <= self.world.window
         ):
+            alone = not self.unconfirmed
             self.publish(type, frames)
+            if alone and self.world.rng.random() < 0.05:  # a large one beside a small one
+                self.publish(
+                    "a", [frame(b"%d.%d." % (self.epoch, self.offset + 1) + b"x" * self.world.window)]
+                )
 
     def publish(self, type: str, frames: list[bytes]) -> None:
         batch = Batch(self.epoch, self.offset + 1, len(frames), self.at, b"".join(frames))

@@ -139,9 +139,10 @@ class Reader:
             self._take(batch, out)
             self.at = max(self.at, seq)
         else:
-            self._kept.add(batch)
-            if self._kept.bytes > self._window:  # rule 3: it could only have come within a window
+            if self._kept.bytes > self._window and batch.first > self._kept.last:
+                # Rule 3. Before the new one is counted, since an owner may send one large event beside a small one.
                 self._gap(self._kept.first - 1, "retention", out)
+            self._kept.add(batch)
         self._drain(out)
         return out
 
