@@ -236,6 +236,11 @@ def is_call(action: str) -> bool:
     return action in _ROUTES
 
 
+def is_safe(action: str) -> bool:
+    """Whether an action changes nothing, so that it may be done again."""
+    return _ROUTES[action].safe
+
+
 def call(action: str, payload: dict[str, Any], spelling: Spelling) -> Call:
     """The request of an action. Raises BadMessage for a parameter that cannot be written."""
     route = _ROUTES[action]

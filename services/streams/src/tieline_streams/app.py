@@ -1,0 +1,97 @@
+"""The streams service put together: three connections to the broker, the sessions, the endpoints."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import dataclasses
+import secrets
+from collections.abc import AsyncIterator
+from typing import Any
+
+import structlog
+from tieline_protocol import bus as broker
+from tieline_protocol import streams, subjects
+from tieline_protocol.bus import Bus
+from tieline_protocol.errors import Unavailable
+from tieline_protocol.jetstream import Bucket
+from tieline_protocol.service import App, Service
+from tieline_protocol.services import serving
+
+from tieline_streams.backpressure import Budget
+from tieline_streams.config import Config
+from tieline_streams.session import Parts
+from tieline_streams.sessions import Sessions
+
+log = structlog.get_logger()
+
+
+def make(config: Config) -> App:
+    """What `service.run` and tests run."""
+
+    @contextlib.asynccontextmanager
+    async def app(service: Service) -> AsyncIterator[dict[str, Any]]:
+        async with contextlib.AsyncExitStack() as stack:
+            buses = [
+                await stack.enter_async_context(
+                    broker.connect(dataclasses.replace(config.nats, name=f"{config.nats.name}{suffix}"))
+                )
+                for suffix in ("", "-agent", "-workspace")
+            ]
+            for bus in buses:
+                service.health.checks[bus.settings.name] = _connected(bus)
+            service.health.notes["max_payload"] = _payload(buses[0], config)
+            await _declare(buses[0], config)
+            sessions = await stack.enter_async_context(Sessions(_parts(config, buses)))
+            await sessions.recover()
+            endpoints = {
+                "open": sessions.open,
+                "list": sessions.list,
+                "get": sessions.get,
+                "close": sessions.close,
+                "rename": sessions.rename,
+            }
+            async with serving(buses[0], name="streams", version="0.1.0", endpoints=endpoints):
+                yield {}
+
+    return app
+
+
+def _parts(config: Config, buses: list[Bus]) -> Parts:
+    control, agent, workspace = buses
+    return Parts(
+        config=config,
+        bus=control,
+        agent_bus=agent,
+        workspace_bus=workspace,
+        sessions=Bucket(control, subjects.BUCKET_SESSIONS),
+        instances=Bucket(control, subjects.BUCKET_INSTANCES),
+        owners=Bucket(control, subjects.BUCKET_OWNERS),
+        budget=Budget(config.limits.process_bytes),
+        holder=secrets.token_hex(8),
+    )
+
+
+async def _declare(bus: Bus, config: Config) -> None:
+    """Streams and buckets; a broker that is not ready yet is waited for."""
+    while True:
+        try:
+            await streams.ensure(bus, streams.StreamLimits(workspace_bytes=config.workspace_bytes))
+            return
+        except Unavailable as exc:
+            log.info("the broker cannot store yet, trying again", error=exc.message)
+            await asyncio.sleep(0.5)
+
+
+def _connected(bus: Bus) -> Any:
+    return lambda: None if bus.connected else "the broker is away"
+
+
+def _payload(bus: Bus, config: Config) -> Any:
+    def note() -> str | None:
+        allowed = bus.max_payload
+        if allowed >= config.limits.event_bytes:
+            return None
+        return f"the broker allows messages of {allowed:,} bytes: larger events become gaps"
+
+    return note

@@ -1,0 +1,52 @@
+"""Where agentctl instances come from. An executor opens one for a session and closes it again; the record of it is
+all that anybody needs to reach it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+from tieline_protocol.errors import ProtocolError, Unavailable
+from tieline_protocol.messages import InstanceRecord
+
+from tieline_streams import workspace
+from tieline_streams.config import ExecutorSettings, StaticExecutor
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """What a session needs."""
+
+    session: str
+    workspace: Path
+
+
+class Executor(Protocol):
+    """One kind of place."""
+
+    async def open(self, wanted: Wanted) -> InstanceRecord:
+        """A new instance. Raises TielineError; nothing is left behind then."""
+
+    async def close(self, record: InstanceRecord, session: str) -> None:
+        """End an instance, also one that an earlier process opened. Twice is as good as once. Raises TielineError."""
+
+
+def make(settings: ExecutorSettings) -> Executor:
+    from tieline_streams.executors.local import Local  # both import this package for `Wanted`
+    from tieline_streams.executors.static import Static
+
+    return Static(settings) if isinstance(settings, StaticExecutor) else Local(settings)
+
+
+def place(root: Path, asked: str | None, session: str) -> Path:
+    """The session's folder, made when absent. Raises ProtocolError (outside the root), Unavailable."""
+    try:
+        base = root.resolve()
+        path = (base / workspace.relative(asked, session)).resolve()
+        if not path.is_relative_to(base):
+            raise ProtocolError("workspace: a path under the executor's root is required")
+        path.mkdir(parents=True, exist_ok=True)
+    except OSError as exc:
+        raise Unavailable(f"workspace: {exc.strerror}") from exc
+    return path

@@ -1,0 +1,168 @@
+"""Pure: which offset an event gets, in which batch it travels, and what is an event at all.
+
+Rule 1: offset 1 of an epoch is its opening. Offsets have no holes and are given when an event is framed, so what was
+        dropped before never had one.
+Rule 2: a batch holds events of one type. Bulk types gather until `flush` (once per turn of the event loop) or 32 KB;
+        everything else flushes what is before it and goes at once.
+Rule 3: a peer cannot make up our events, nor more than 64 subjects beside the well-known types.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tieline_protocol import batch, jsontext, subjects
+from tieline_protocol.batch import Batch, Framer
+from tieline_protocol.cursor import Cursor
+
+BULK = frozenset({"message_chunk", "reasoning", "shell_output", "process_output"})
+RESERVED = frozenset(
+    {
+        "session",
+        "connection",
+        "epoch",
+        "turn",
+        "permissions",
+        "questions",
+        "processes",
+        "operation",
+        "gap",
+        "foreign",
+    }
+)
+_WELL_KNOWN = (
+    RESERVED
+    | BULK
+    | frozenset(
+        {
+            "tool_call",
+            "tool_update",
+            "plan",
+            "agent_plan",
+            "complete",
+            "error",
+            "permission_request",
+            "permission_cancelled",
+            "session_status",
+            "context_window",
+            "foreground_idle",
+            "background_complete",
+            "available_commands",
+            "session_mode",
+            "session_models",
+            "session_info",
+            "agent_capabilities",
+            "auth_required",
+            "mcp_attachment",
+            "connected",
+            "git_status",
+            "git_commit",
+            "git_reset",
+            "branch_switch",
+            "file_change",
+            "process_status",
+            "shell_exit",
+        }
+    )
+)
+MAX_TYPES = 64
+BATCH_BYTES = 32 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class Outgoing:
+    """A batch, ready to be published."""
+
+    subject: str
+    data: bytes
+    first: int
+    last: int
+
+
+def admit(type: str, raw: bytes, limit: int) -> tuple[str, bytes]:
+    """What a peer's event becomes: itself, `foreign` where its type is one of ours, a `gap` where it is too large."""
+    if len(raw) > limit:
+        return "gap", gap("too_large", type=type, events=1, bytes=len(raw))
+    if type in RESERVED:
+        return "foreign", b'{"type":"foreign","event":%b}' % raw
+    return type, raw
+
+
+def gap(reason: str, type: str | None = None, events: int | None = None, bytes: int | None = None) -> bytes:
+    """The event that stands for what could not be kept. `event_type`, since `type` is the event's own."""
+    event: dict[str, object] = {"type": "gap", "reason": reason}
+    if type is not None:
+        event["event_type"] = type
+    if events is not None:
+        event["events"] = events
+    if bytes is not None:
+        event["bytes"] = bytes
+    return jsontext.dumps(event)
+
+
+class Numbering:
+    """The offsets of one log in one epoch. `at` is kept up to date by whoever hears the confirmations."""
+
+    def __init__(self, user: str, session: str, log: str, epoch: int) -> None:
+        self.epoch = epoch
+        self.last = 0
+        self.at = 0
+        self._log = (user, session, log)
+        self._subjects: dict[str, str] = {}
+        self._unknown: set[str] = set()
+        self._framer = Framer(session, log)
+        self._token = ""
+        self._frames: list[bytes] = []
+        self._bytes = 0
+        self._first = 1
+
+    def opening(self, previous: int, last: int, clean: bool, now_ms: int) -> Outgoing:
+        """The first event of the epoch: how far the log was found."""
+        event = {"type": "epoch", "previous": previous, "last": last, "clean": clean}
+        return self.received("epoch", jsontext.dumps(event), now_ms)[0]
+
+    def received(self, type: str, raw: bytes, now_ms: int) -> list[Outgoing]:
+        """Give an event its offset. Returns the batches that are complete now."""
+        token = self._token_of(type)
+        out: list[Outgoing] = []
+        if token != self._token or token not in BULK:
+            out += self.flush()
+        self.last += 1
+        if not self._frames:
+            self._token, self._first = token, self.last
+        frame = self._framer.frame(Cursor(self.epoch, self.last, self.at), now_ms, raw)
+        self._frames.append(frame)
+        self._bytes += len(frame)
+        if token not in BULK or self._bytes >= BATCH_BYTES:
+            out += self.flush()
+        return out
+
+    def flush(self) -> list[Outgoing]:
+        """The batch that was gathering, if there is one."""
+        if not self._frames:
+            return []
+        frames = b"".join(self._frames)
+        made = Batch(self.epoch, self._first, len(self._frames), self.at, frames)
+        self._frames.clear()
+        self._bytes = 0
+        return [Outgoing(self._subject_of(self._token), batch.encode(made), made.first, made.last)]
+
+    @property
+    def gathered(self) -> int:
+        """Bytes that have offsets and are in no batch yet."""
+        return self._bytes
+
+    def _token_of(self, type: str) -> str:
+        token = subjects.type_token(type)
+        if token in _WELL_KNOWN or token in self._unknown or token == subjects.OTHER:
+            return token
+        if len(self._unknown) >= MAX_TYPES:
+            return subjects.OTHER
+        self._unknown.add(token)
+        return token
+
+    def _subject_of(self, token: str) -> str:
+        subject = self._subjects.get(token)
+        if subject is None:
+            subject = self._subjects[token] = subjects.event(*self._log, token)
+        return subject

@@ -1,0 +1,212 @@
+"""The one way of an event into its log: waits for room, gets its offset, is published, is confirmed.
+
+One publisher per log; the connection it uses carries logs of its kind only, so that a flood of one kind cannot stand
+in the way of the other. What may wait and what is dropped: backpressure.py. Offsets: numbering.py. Confirmation:
+window.py. This file only carries things between them and the bus.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable
+from typing import Any
+
+import structlog
+from tieline_protocol import jsontext
+from tieline_protocol.batch import PREFIX_SIZE
+from tieline_protocol.bus import Bus, Received, status
+from tieline_protocol.errors import ProtocolError, Refused, Unavailable
+from tieline_protocol.jetstream import ack_sequence
+from tieline_protocol.messages import LogHead
+
+from tieline_streams.backpressure import Backlog
+from tieline_streams.metrics import DROPPED, EVENTS, REPEATS
+from tieline_streams.numbering import Numbering, admit
+from tieline_streams.window import Window
+
+log = structlog.get_logger()
+
+_FRAME = 512  # what a frame, a batch and a broker's limit have around an event
+_TURN = 128  # events numbered before the event loop gets its turn
+
+
+class EventPublisher:
+    """Publishes one log. `run` is its task; everything else may be called from callbacks."""
+
+    def __init__(
+        self,
+        bus: Bus,
+        numbering: Numbering,
+        backlog: Backlog,
+        limit: int,
+        on_numbered: Callable[[str, bytes], None] | None = None,
+        on_room: Callable[[], None] | None = None,
+    ) -> None:
+        self._bus = bus
+        self._numbering = numbering
+        self._limit = limit
+        self._window = Window()
+        self._wake = asyncio.Event()
+        self._on_numbered = on_numbered
+        self._on_room = on_room
+        self._stored: list[tuple[int, asyncio.Future[None]]] = []
+        self._repeats = 0
+        self.backlog = backlog
+
+    # Putting in
+
+    def put(self, type: str, raw: bytes, value: dict[str, Any]) -> None:
+        """A peer's event, checked."""
+        limit = min(self._limit, self._bus.max_payload - PREFIX_SIZE - _FRAME)
+        admitted, bytes = admit(type, raw, limit)
+        if admitted != type:
+            self.backlog.say(admitted, bytes)
+        else:
+            dropped = self.backlog.dropped
+            self.backlog.put(type, raw, value)
+            if self.backlog.dropped != dropped:
+                DROPPED.inc(self.backlog.dropped - dropped)
+        self._wake.set()
+
+    def say(self, event: dict[str, Any]) -> None:
+        """An event of ours."""
+        self.backlog.say(event["type"], jsontext.dumps(event))
+        self._wake.set()
+
+    def say_raw(self, type: str, raw: bytes) -> None:
+        """An event of ours whose bytes exist already."""
+        self.backlog.say(type, raw)
+        self._wake.set()
+
+    async def store(self, event: dict[str, Any]) -> None:
+        """Publish an event of ours and wait until it is certainly stored."""
+        stored: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self.backlog.say(event["type"], jsontext.dumps(event), stored)
+        self._wake.set()
+        await stored
+
+    async def open(self, previous: int, last: int, clean: bool) -> None:
+        """Begin the epoch: nothing else of it is published before its opening is stored. Raises Unavailable."""
+        stored: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._window.add(self._numbering.opening(previous, last, clean, _now_ms()))
+        self._stored.append((1, stored))
+        self._wake.set()
+        await stored
+
+    async def settled(self) -> None:
+        """Wait until everything that was put in before is stored."""
+        while self.backlog or self._numbering.gathered:
+            stored: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+            self._stored.append((self._numbering.last + 1, stored))
+            await stored
+        await self.confirmed(self._numbering.last)
+
+    async def confirmed(self, offset: int) -> None:
+        """Wait until an offset is certainly stored."""
+        if self._window.confirmed >= offset:
+            return
+        stored: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._stored.append((offset, stored))
+        await stored
+
+    def head(self) -> LogHead:
+        window = self._window
+        return LogHead(
+            epoch=self._numbering.epoch, last=self._numbering.last, confirmed=window.confirmed, at=window.at
+        )
+
+    # At work
+
+    async def run(self) -> None:
+        """Publish until cancelled."""
+        inbox = self._bus.inbox()
+        loop = asyncio.get_running_loop()
+        subscription = await self._bus.subscribe(f"{inbox}.*", self._acked, on_lost=self._again)
+        try:
+            while True:
+                self._window.tick(loop.time())
+                self._fill()
+                await self._send(inbox)
+                await self._rest(loop)
+        finally:
+            for _, stored in self._stored:
+                stored.cancel()
+            self.backlog.clear()
+            await subscription.close()
+
+    async def _rest(self, loop: asyncio.AbstractEventLoop) -> None:
+        try:
+            async with asyncio.timeout_at(self._window.due(loop.time())):
+                await self._wake.wait()
+        except TimeoutError:
+            pass
+        self._wake.clear()
+
+    def _fill(self) -> None:
+        """Give offsets to what the window has room for."""
+        if not self._window.confirmed:
+            return  # the opening comes first, alone
+        backlog, numbering, window = self.backlog, self._numbering, self._window
+        now = _now_ms()
+        taken = 0
+        while backlog and taken < _TURN:
+            if not window.room(numbering.gathered + backlog.peek().size + _FRAME):
+                break
+            entry = backlog.pop()
+            raw = entry.raw
+            for batch in numbering.received(entry.type, raw, now):
+                window.add(batch)
+            if isinstance(entry.mark, asyncio.Future):
+                self._stored.append((numbering.last, entry.mark))
+            if self._on_numbered is not None:
+                self._on_numbered(entry.type, raw)
+            taken += 1
+        for batch in numbering.flush():
+            window.add(batch)
+        if taken:
+            EVENTS.inc(taken)
+            if backlog:
+                self._wake.set()
+            if self._on_room is not None:
+                self._on_room()
+
+    async def _send(self, inbox: str) -> None:
+        """Give the connection all that it may have."""
+        window, loop = self._window, asyncio.get_running_loop()
+        while self._bus.connected and (following := window.next(loop.time())) is not None:
+            name, batch = following
+            window.sent(loop.time())
+            try:
+                await self._bus.publish(batch.subject, batch.data, f"{inbox}.{name}")
+            except Unavailable:
+                return  # the reconnect publishes all of it again
+            except (ProtocolError, Refused) as exc:
+                # The broker's limit was lowered under us: an operator must see to it, nothing is lost meanwhile.
+                log.error("a batch cannot be published", subject=batch.subject, error=exc.message)
+                await asyncio.sleep(1)
+
+    def _acked(self, received: Received) -> None:
+        seq = None if status(received) else ack_sequence(received.data)
+        name = received.subject.rpartition(".")[2]
+        if self._window.acked(name, seq, asyncio.get_running_loop().time()):
+            self._numbering.at = self._window.at
+            confirmed = self._window.confirmed
+            ready = [stored for offset, stored in self._stored if offset <= confirmed]
+            if ready:
+                self._stored = [waiting for waiting in self._stored if waiting[0] > confirmed]
+                for stored in ready:
+                    if not stored.done():
+                        stored.set_result(None)
+        if self._window.repeats != self._repeats:
+            REPEATS.inc(self._window.repeats - self._repeats)
+            self._repeats = self._window.repeats
+        self._wake.set()
+
+    def _again(self) -> None:
+        self._window.again()
+        self._wake.set()
+
+
+def _now_ms() -> int:
+    return time.time_ns() // 1_000_000

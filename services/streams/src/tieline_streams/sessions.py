@@ -1,0 +1,253 @@
+"""All sessions of this process: opening, listing, and what is asked about sessions that nobody owns.
+
+Where takeover, leases and recovery will live: `recover` finds sessions without an owner and, today, only ends them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+import time
+from collections import OrderedDict
+from types import TracebackType
+from typing import Any
+
+import structlog
+from pydantic import BaseModel, ConfigDict, Field, StrictStr
+from tieline_protocol import batch, jetstream, subjects
+from tieline_protocol.errors import BadMessage, Code, Refused, TielineError
+from tieline_protocol.messages import InstanceRecord, OwnerRecord, Request, SessionRecord
+
+from tieline_streams import executors, views
+from tieline_streams.commands import Commands, read
+from tieline_streams.executors import Executor
+from tieline_streams.metrics import SESSIONS
+from tieline_streams.session import Found, Parts, Place, Session, announce
+from tieline_streams.turn import open_turns
+
+log = structlog.get_logger()
+
+_REMEMBERED = 1_000
+_COMMANDS = 8_192  # requests at once that a session takes in: a thousand keys typed ahead are one burst
+
+
+class _Open(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="ignore")
+    executor: StrictStr | None = None
+    workspace: StrictStr | None = None
+    agent: StrictStr | None = None
+    title: StrictStr = Field("", max_length=1_000)
+    remotes: tuple[StrictStr, ...] = Field((), max_length=64)
+
+
+class _List(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="ignore")
+    after: StrictStr | None = None
+    limit: int | None = Field(None, ge=1)
+
+
+class _Which(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="ignore")
+    session_id: StrictStr
+    title: StrictStr = Field("", max_length=1_000)
+
+
+class Sessions:
+    """Use as `async with`; leaving the block releases every session."""
+
+    def __init__(self, parts: Parts) -> None:
+        self._parts = parts
+        self._group = asyncio.TaskGroup()
+        self._sessions: dict[str, Session] = {}
+        self._opens: OrderedDict[str, Session] = OrderedDict()
+        self._executors: dict[str, Executor] = {
+            name: executors.make(settings) for name, settings in parts.config.executors.executors.items()
+        }
+        self._stopping = False
+
+    async def __aenter__(self) -> Sessions:
+        await self._group.__aenter__()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, exc: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._stopping = True
+        for session in list(self._sessions.values()):
+            session.end("released")
+        await self._group.__aexit__(kind, exc, trace)
+
+    def __len__(self) -> int:
+        return len(self._sessions)
+
+    # Service endpoints
+
+    async def open(self, request: Request) -> dict[str, Any]:
+        """Make a session and start it; answers when it is ready. Raises TielineError."""
+        session = self._opens.get(request.id)
+        if session is None:
+            session = await self._make(request)
+        await asyncio.shield(session.opened)
+        return {"session_id": session.id, "state": session.state}
+
+    async def list(self, request: Request) -> dict[str, Any]:
+        wanted = read(_List, request.payload)
+        entries = await self._parts.sessions.entries(subjects.session_keys(request.user))
+        return views.page(
+            [SessionRecord.decode(entry.value) for entry in entries], wanted.after, wanted.limit
+        )
+
+    async def get(self, request: Request) -> dict[str, Any]:
+        record, _ = await self._unowned(request)
+        return views.detailed(record, {}, None)
+
+    async def close(self, request: Request) -> dict[str, Any]:
+        """A session that has ended already needs no ending; that nobody wants it any more is written down."""
+        record, revision = await self._unowned(request)
+        if record.wanted != "closed":
+            await self._rewrite(record, revision, wanted="closed")
+        return {}
+
+    async def rename(self, request: Request) -> dict[str, Any]:
+        record, revision = await self._unowned(request)
+        await self._rewrite(record, revision, title=read(_Which, request.payload).title)
+        return {}
+
+    async def _unowned(self, request: Request) -> tuple[SessionRecord, int]:
+        id = read(_Which, request.payload).session_id
+        if not subjects.is_id(id):
+            raise Refused(Code.NOT_FOUND, "there is no such session")
+        if id in self._sessions and self._sessions[id].record.user == request.user:
+            raise Refused(Code.CONFLICT, "the session has an owner: ask it")
+        entry = await self._parts.sessions.get(subjects.session_key(request.user, id))
+        if entry is None:
+            raise Refused(Code.NOT_FOUND, "there is no such session")
+        return SessionRecord.decode(entry.value), entry.revision
+
+    async def _rewrite(self, record: SessionRecord, revision: int, **changes: Any) -> None:
+        changed = record.model_copy(update={**changes, "updated": _now_ms()})
+        key = subjects.session_key(record.user, record.session)
+        await self._parts.sessions.put(key, changed.encode(), expected=revision)
+        await announce(self._parts.bus, record.user, record.session, "updated")
+
+    # Owning
+
+    async def _make(self, request: Request) -> Session:
+        if self._stopping:
+            raise Refused(Code.UNAVAILABLE, "the service is stopping")
+        wanted = read(_Open, request.payload)
+        parts = self._parts
+        executor, settings = parts.config.executors.executor(wanted.executor)
+        agent, agent_settings = parts.config.executors.agent(wanted.agent)
+        id = f"s{secrets.token_urlsafe(17)[:22]}"
+        path = await asyncio.to_thread(executors.place, settings.root, wanted.workspace, id)
+        now = _now_ms()
+        record = SessionRecord(
+            session=id,
+            user=request.user,
+            executor=executor,
+            agent=agent,
+            workspace=wanted.workspace or id,
+            title=wanted.title,
+            remotes=wanted.remotes,
+            created=now,
+            updated=now,
+        )
+        await parts.sessions.put(subjects.session_key(request.user, id), record.encode(), expected=0)
+        epoch = await self._take(id, 0)
+        place = Place(self._executors[executor], settings.routes, path, agent_settings)
+        session = Session(parts, record, epoch, place)
+        self._opens[request.id] = session
+        if len(self._opens) > _REMEMBERED:
+            self._opens.popitem(last=False)
+        self._own(session)
+        return session
+
+    async def _take(self, id: str, revision: int) -> int:
+        taken = OwnerRecord(holder=self._parts.holder).encode()
+        return await self._parts.owners.put(id, taken, expected=revision)
+
+    def _own(self, session: Session) -> None:
+        self._sessions[session.id] = session
+        SESSIONS.set(len(self._sessions))
+        self._group.create_task(self._life(session), name=f"own {session.id}")
+
+    async def _life(self, session: Session) -> None:
+        try:
+            commands = Commands(session)
+            subject = subjects.commands(session.record.user, session.id)
+            server = await self._parts.bus.serve(subject, commands.handle, limit=_COMMANDS)
+            try:
+                await session.run()
+            finally:
+                await server.close()
+        except Exception as exc:  # one session's trouble, even a mistake of ours, is not the others'
+            log.exception("a session broke", session=session.id, error=repr(exc))
+        finally:
+            del self._sessions[session.id]
+            SESSIONS.set(len(self._sessions))
+
+    # What an earlier process left
+
+    async def recover(self) -> None:
+        """End what is found open: its owner is gone, and nothing continues sessions yet. Raises Unavailable."""
+        for entry in await self._parts.sessions.entries(subjects.session_keys()):
+            try:
+                record = SessionRecord.decode(entry.value)
+            except BadMessage as exc:
+                log.error("a session's record cannot be read", key=entry.key, error=exc.message)
+                continue
+            owner = await self._parts.owners.get(record.session)
+            released = owner is not None and OwnerRecord.decode(owner.value).released
+            if record.state in ("closed", "failed") and (released or owner is None):
+                continue
+            try:
+                await self._end_found(record, owner.revision if owner else 0, released)
+            except TielineError as exc:
+                log.error("a session cannot be ended", session=record.session, error=exc.message)
+
+    async def _end_found(self, record: SessionRecord, revision: int, released: bool) -> None:
+        parts, id, user = self._parts, record.session, record.user
+        epoch = await self._take(id, revision)
+        instance = await parts.instances.get(id)
+        turns = [
+            event.event
+            async for stored in jetstream.read_all(
+                parts.bus, subjects.STREAM_AGENT, subjects.event(user, id, "agent", "turn")
+            )
+            for event in batch.events(batch.decode(stored.data))
+        ]
+        found = Found(
+            agent=await self._end_of(user, id, "agent"),
+            workspace=await self._end_of(user, id, "workspace"),
+            clean=released,
+            turns=tuple(open_turns(turns)[0].values()),
+            instance=InstanceRecord.decode(instance.value) if instance else None,
+        )
+        session = Session(parts, record, epoch, self._place_of(record), found)
+        if record.state == "closing" or record.wanted == "closed":
+            session.end("closed")
+        else:
+            session.end("failed", "the service that ran the session has ended")
+        self._own(session)
+
+    async def _end_of(self, user: str, id: str, log_name: str) -> tuple[int, int]:
+        stream = subjects.stream_of(log_name)
+        last = await jetstream.last_message(self._parts.bus, stream, subjects.log_events(user, id, log_name))
+        if last is None:
+            return 0, 0
+        found = batch.decode(last.data)
+        return found.epoch, found.last
+
+    def _place_of(self, record: SessionRecord) -> Place | None:
+        config = self._parts.config.executors
+        try:
+            name, settings = config.executor(record.executor)
+            _, agent = config.agent(record.agent)
+        except Refused:
+            return None
+        return Place(self._executors[name], settings.routes, settings.root, agent)
+
+
+def _now_ms() -> int:
+    return int(time.time() * 1000)

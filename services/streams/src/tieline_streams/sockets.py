@@ -1,0 +1,208 @@
+"""One WebSocket to a daemon: dial, whole text frames in, frames out, heartbeat, pause, close.
+
+Frames go to a plain function from within the reader; what that function raises ends this socket and nothing else.
+Frames that came in one packet with the handshake are delivered like all others.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import structlog
+from picows import (
+    WSCloseCode,
+    WSError,
+    WSFrame,
+    WSHandshakeError,
+    WSListener,
+    WSMsgType,
+    WSTransport,
+    ws_connect,
+)
+from tieline_protocol import agentctl, jsontext
+from tieline_protocol.errors import BadMessage, Code, Refused, Unavailable
+
+log = structlog.get_logger()
+
+_WRITE_BUFFER = 8 * 1024 * 1024  # a daemon that does not read makes us refuse input above this
+
+
+class Fatal(Refused):
+    """The daemon is not ours, or not there any more: dialling again cannot help."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(Code.UNAVAILABLE, message)
+
+
+class Socket(WSListener):
+    """One connection, from the dial to its end. `lost` says why it ended, once it has."""
+
+    def __init__(self, on_text: Callable[[bytes], None], max_frame: int) -> None:
+        super().__init__()
+        self._on_text = on_text
+        self._max_frame = max_frame
+        self._loop = asyncio.get_running_loop()
+        self._transport: WSTransport | None = None
+        self._parts: list[bytes] = []
+        self._size = 0
+        self._text = True
+        self._reading = True
+        self._reason = ""
+        self._heard = self._loop.time()
+        self.lost: asyncio.Future[str] = self._loop.create_future()
+
+    # What picows calls
+
+    def on_ws_connected(self, transport: WSTransport) -> None:
+        self._transport = transport
+        self._heard = self._loop.time()
+
+    def on_ws_frame(self, transport: WSTransport, frame: WSFrame) -> None:
+        self._heard = self._loop.time()
+        try:
+            self._received(frame)
+        except Exception:  # a mistake of ours in handling one peer's frame must stay with that peer
+            log.exception("a frame could not be handled")
+            self.drop("a frame could not be handled", WSCloseCode.INTERNAL_ERROR)
+
+    def on_ws_disconnected(self, transport: WSTransport) -> None:
+        if not self.lost.done():
+            self.lost.set_result(self._reason or "the daemon dropped the connection")
+
+    def _received(self, frame: WSFrame) -> None:
+        kind = frame.msg_type
+        if kind == WSMsgType.TEXT and frame.fin:
+            self._on_text(frame.get_payload_as_bytes())
+        elif kind in (WSMsgType.TEXT, WSMsgType.BINARY):
+            self._parts, self._size, self._text = [], 0, kind == WSMsgType.TEXT
+            self._gather(frame)
+        elif kind == WSMsgType.CONTINUATION:
+            self._gather(frame)
+        elif kind == WSMsgType.CLOSE:
+            self._reason = self._reason or f"the daemon closed the connection ({frame.get_close_code()})"
+            assert self._transport is not None
+            if not self._transport.is_close_frame_sent:
+                self._transport.send_close(WSCloseCode.OK)
+            self._transport.disconnect()
+
+    def _gather(self, frame: WSFrame) -> None:
+        self._parts.append(frame.get_payload_as_bytes())
+        self._size += len(self._parts[-1])
+        if self._size > self._max_frame:
+            self.drop("a frame above the limit", WSCloseCode.MESSAGE_TOO_BIG)
+            return
+        if frame.fin:
+            whole, self._parts = b"".join(self._parts), []
+            # A binary frame is no event: it is handed on to be told as invalid.
+            self._on_text(whole if self._text else b"\x00")
+
+    # What we do with it
+
+    @property
+    def open(self) -> bool:
+        return self._transport is not None and not self.lost.done()
+
+    def send(self, text: bytes) -> None:
+        """Write a frame. Raises Unavailable; Refused (busy) where the daemon does not read."""
+        if self._transport is None or self.lost.done() or self._transport.is_disconnected:
+            raise Unavailable("the daemon is not connected")
+        if self._transport.underlying_transport.get_write_buffer_size() > _WRITE_BUFFER:
+            raise Refused(Code.BUSY, "the daemon does not read what it is sent")
+        self._transport.send(WSMsgType.TEXT, text)
+
+    def send_ping(self) -> None:
+        if self._transport is not None and not self.lost.done():
+            self._transport.send_ping()
+
+    def pause(self) -> None:
+        """Stop reading; nothing is judged dead meanwhile."""
+        if self._reading and self._transport is not None and not self.lost.done():
+            self._reading = False
+            self._transport.underlying_transport.pause_reading()
+
+    def resume(self) -> None:
+        if not self._reading and self._transport is not None and not self.lost.done():
+            self._reading = True
+            self._heard = self._loop.time()
+            self._transport.underlying_transport.resume_reading()
+
+    async def watch(self, ping: Callable[[], None], every: float, dead: float) -> str:
+        """Keep it alive until it is lost; returns why."""
+        while True:
+            ping()
+            until = self._loop.time() + every
+            while (now := self._loop.time()) < until:
+                if self._reading and now - self._heard > dead:
+                    self.drop(f"nothing heard for {dead:g} s", WSCloseCode.GOING_AWAY)
+                done, _ = await asyncio.wait([self.lost], timeout=min(until - now, dead / 4))
+                if done:
+                    return self.lost.result()
+
+    def drop(self, reason: str, code: Any = WSCloseCode.OK) -> None:
+        """End it without waiting for the peer."""
+        self._reason = self._reason or reason
+        if self._transport is not None and not self.lost.done():
+            with contextlib.suppress(WSError, OSError):
+                self._transport.send_close(code, reason[:100])
+            self._transport.disconnect(graceful=False)
+
+    async def close(self, grace: float) -> None:
+        """Send Close and read on until the peer's, but not for long."""
+        self._reason = self._reason or "closed"
+        if self._transport is None or self.lost.done():
+            return
+        self.resume()
+        with contextlib.suppress(WSError, OSError):
+            self._transport.send_close(WSCloseCode.OK)
+        await asyncio.wait([self.lost], timeout=grace)
+        if not self.lost.done():
+            self._transport.disconnect(graceful=False)
+            await asyncio.wait([self.lost], timeout=1)
+        await self.finished()
+
+    async def finished(self) -> None:
+        """Collect what picows has to say of the end, which is in the log of whoever asked for it."""
+        if self._transport is not None:
+            try:
+                await self._transport.wait_disconnected()
+            except (WSError, OSError) as exc:
+                log.info("a daemon's connection ended", error=repr(exc))
+
+
+async def dial(
+    url: str, headers: Mapping[str, str], on_text: Callable[[bytes], None], *, limit: float, max_frame: int
+) -> Socket:
+    """Connect. Raises Fatal, Unavailable."""
+    socket = Socket(on_text, max_frame)
+    try:
+        async with asyncio.timeout(limit + 0.5):
+            await ws_connect(
+                lambda: socket,
+                url,
+                extra_headers=dict(headers),
+                max_frame_size=max_frame,
+                max_redirects=0,
+                websocket_handshake_timeout=limit,
+            )
+    except WSHandshakeError as exc:
+        raise _handshake(exc) from exc
+    except (WSError, OSError, TimeoutError) as exc:
+        raise Unavailable(f"the daemon cannot be reached: {exc or type(exc).__name__}") from exc
+    return socket
+
+
+def _handshake(exc: WSHandshakeError) -> Refused | Unavailable:
+    if exc.response is None:
+        return Unavailable(f"the daemon cannot be reached: {exc}")
+    status = int(exc.response.status)
+    body: object = None
+    with contextlib.suppress(BadMessage):
+        body = jsontext.loads(exc.raw_body or b"")
+    if status == 401:
+        return Fatal("the daemon does not accept our token")
+    if agentctl.is_gone(status, body):
+        return Fatal("the instance is gone")
+    return Unavailable(f"the daemon answered {status} to the dial")

@@ -1,0 +1,85 @@
+"""Pure: sets whose whole state is an event of ours, told whenever it changes: open permissions, running processes."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from typing import Any
+
+MOST = 256  # the daemon lists at most 100 permissions; more than this is a peer that makes them up
+
+_PERMISSION = (
+    "request_id",
+    "pending_id",
+    "tool_call_id",
+    "permission_title",
+    "permission_options",
+    "action_type",
+    "action_details",
+)
+_PROCESS = ("process_id", "kind", "script_name", "command", "working_dir", "status")
+
+
+class _Set:
+    def __init__(self) -> None:
+        self._items: OrderedDict[str, dict[str, Any]] = OrderedDict()
+
+    def __bool__(self) -> bool:
+        return bool(self._items)
+
+    def items(self) -> list[dict[str, Any]]:
+        return list(self._items.values())
+
+    def clear(self) -> bool:
+        """Whether that changed anything."""
+        changed = bool(self._items)
+        self._items.clear()
+        return changed
+
+    def remove(self, key: object) -> bool:
+        """Whether it was there."""
+        return isinstance(key, str) and self._items.pop(key, None) is not None
+
+    def _put(self, key: str, item: dict[str, Any]) -> bool:
+        if self._items.get(key) == item:
+            return False
+        self._items[key] = item
+        if len(self._items) > MOST:
+            self._items.popitem(last=False)
+        return True
+
+
+class Permissions(_Set):
+    """Decisions that the agent waits for, by `pending_id`."""
+
+    def heard(self, type: str, value: dict[str, Any]) -> bool:
+        """An event of the agent's. Returns whether the set is another one now."""
+        pending = value.get("pending_id")
+        if not isinstance(pending, str) or not pending:
+            return False
+        if type == "permission_request":
+            return self._put(pending, {name: value[name] for name in _PERMISSION if name in value})
+        return type == "permission_cancelled" and self.remove(pending)
+
+    def event(self) -> dict[str, Any]:
+        return {"type": "permissions", "open": self.items()}
+
+
+class Processes(_Set):
+    """Processes that run in the workspace, by `process_id`."""
+
+    def heard(self, type: str, value: dict[str, Any]) -> bool:
+        """A frame of the workspace's. Returns whether the set is another one now."""
+        if type != "process_status":
+            return False
+        status = value.get("process_status")
+        if not isinstance(status, dict):
+            return False
+        id = status.get("process_id")
+        if not isinstance(id, str) or not id:
+            return False
+        if status.get("status") in ("starting", "running"):
+            return self._put(id, {name: status[name] for name in _PROCESS if name in status})
+        return self.remove(id)
+
+    def event(self) -> dict[str, Any]:
+        return {"type": "processes", "running": self.items()}
