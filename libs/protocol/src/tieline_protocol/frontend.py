@@ -1,0 +1,566 @@
+"""Pure: the frontend protocol, which clients are written against: frames, actions, what each carries.
+
+`ACTIONS` is the one table: which payload an action has, who answers it, whether it keeps its order, how long it may
+take. The reference that ships is generated from it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Annotated, Any, Literal
+
+import orjson
+from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError, model_validator
+
+from tieline_protocol import jsontext
+from tieline_protocol.batch import frame
+from tieline_protocol.errors import BadMessage, Code, Refused, TielineError
+from tieline_protocol.messages import explain
+
+PROTOCOL = 1
+SUBPROTOCOL = "tieline.v1"
+FRAME_BYTES = 7 * 1024 * 1024
+RESULT_BYTES = 5_000_000
+
+_KINDS = ("request", "response", "error", "notification")
+_MAX_ID = 256
+_MAX_ACTION = 128
+
+FrameId = str | int | None
+
+
+# Frames
+
+
+@dataclass(frozen=True, slots=True)
+class Frame:
+    """A frame that a client sent. `payload` is {} where it is absent or null."""
+
+    kind: str
+    id: FrameId
+    action: str
+    payload: dict[str, Any]
+    traceparent: str | None = None
+
+
+class BadFrame(BadMessage):
+    """A frame that cannot be understood; `id` and `action` are what could be read of it."""
+
+    def __init__(self, message: str, id: FrameId = None, action: str | None = None) -> None:
+        super().__init__(message)
+        self.id = id
+        self.action = action
+
+
+def parse(text: str | bytes) -> Frame:
+    """The frame in a text message. Raises BadFrame, never anything else."""
+    try:
+        value = jsontext.loads(text)
+    except BadMessage as exc:
+        raise BadFrame(exc.message) from exc
+    if not isinstance(value, dict):
+        raise BadFrame("a frame must be a JSON object")
+    id, action, kind = value.get("id"), value.get("action"), value.get("type", "request")
+    known_id = id if _is_id(id) else None
+    known_action = action if isinstance(action, str) and len(action) <= _MAX_ACTION else None
+    if kind not in _KINDS:
+        raise BadFrame(f"type: one of {', '.join(_KINDS)}", known_id, known_action)
+    if known_action is None:
+        raise BadFrame(f"action: a text of up to {_MAX_ACTION} characters", known_id)
+    if id is not None and known_id is None:
+        raise BadFrame(f"id: a text of 1 to {_MAX_ID} characters, or an integer", None, known_action)
+    if known_id is None and kind != "notification":
+        raise BadFrame("id: missing", None, known_action)
+    payload = value.get("payload")
+    if payload is not None and not isinstance(payload, dict):
+        raise BadFrame("payload: must be an object", known_id, known_action)
+    metadata = value.get("metadata")
+    trace = metadata.get("traceparent") if isinstance(metadata, dict) else None
+    return Frame(kind, known_id, known_action, payload or {}, trace if _is_trace(trace) else None)
+
+
+def _is_id(value: object) -> bool:
+    if isinstance(value, str):
+        return 0 < len(value) <= _MAX_ID
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
+def _is_trace(value: object) -> bool:
+    return isinstance(value, str) and len(value) == 55 and value.isascii()
+
+
+def response(id: FrameId, action: str, payload: dict[str, Any] | bytes) -> bytes:
+    """The frame of an answer, ready for a socket. Bytes are JSON text, spliced in as they are."""
+    body = payload if isinstance(payload, bytes) else jsontext.dumps(payload)
+    return frame(
+        b'{"type":"response","id":%b,"action":%b,"payload":%b}'
+        % (orjson.dumps(id), orjson.dumps(action), body)
+    )
+
+
+def error(id: FrameId, action: str | None, problem: TielineError) -> bytes:
+    """The frame that says no, ready for a socket."""
+    body: dict[str, Any] = {"code": problem.code, "message": problem.message}
+    if problem.details is not None:
+        body["details"] = problem.details
+    return frame(jsontext.dumps({"type": "error", "id": id, "action": action, "payload": body}))
+
+
+def notification(action: str, payload: dict[str, Any]) -> bytes:
+    """The frame of a notification, ready for a socket."""
+    return frame(jsontext.dumps({"type": "notification", "action": action, "payload": payload}))
+
+
+# Payloads
+
+
+class Payload(BaseModel):
+    """Base of what a request carries. Types are exact ("3" is no number); unknown fields are ignored."""
+
+    model_config = ConfigDict(frozen=True, extra="ignore", strict=True)
+
+    def given(self) -> dict[str, Any]:
+        """The fields that the client gave, without nulls."""
+        return self.model_dump(exclude_unset=True, exclude_none=True)
+
+
+SessionId = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_-]{1,64}$")]
+Name = Annotated[str, StringConstraints(min_length=1, max_length=128)]
+Title = Annotated[str, StringConstraints(max_length=500)]
+Text = Annotated[str, StringConstraints(min_length=1)]
+Count = Annotated[int, Field(ge=0, le=2**31)]
+Cells = Annotated[int, Field(ge=1, le=10_000)]
+Limit = Annotated[int, Field(ge=1, le=1_000)]
+Log = Literal["agent", "workspace"]
+
+
+class Empty(Payload):
+    """Nothing."""
+
+
+class Auth(Payload):
+    token: Annotated[str, StringConstraints(min_length=1, max_length=16_384)]
+
+
+class SessionOpen(Payload):
+    executor: Name | None = None
+    workspace: Annotated[str, StringConstraints(min_length=1, max_length=1_024)] | None = None
+    agent: Name | None = None
+    title: Title | None = None
+    remotes: Annotated[list[Name], Field(max_length=128)] | None = None
+
+
+class SessionList(Payload):
+    after: Annotated[str, StringConstraints(max_length=200)] | None = None
+    limit: Limit | None = None
+
+
+class OfSession(Payload):
+    """Only the session."""
+
+    session_id: SessionId
+
+
+class SessionRename(OfSession):
+    title: Title
+
+
+class SessionSubscribe(OfSession):
+    logs: Annotated[list[Log], Field(min_length=1, max_length=8)] | None = None
+    cursors: dict[Log, str] | None = None
+
+
+class SessionUnsubscribe(OfSession):
+    logs: list[Log] | None = None
+
+
+class AgentInitialize(OfSession):
+    client_name: str | None = None
+    client_version: str | None = None
+
+
+class AgentSessionNew(OfSession):
+    cwd: str | None = None
+    mcp_servers: list[dict[str, Any]] | None = None
+
+
+class AgentSessionLoad(OfSession):
+    acp_session_id: Text
+    mcp_servers: list[dict[str, Any]] | None = None
+
+
+class AgentSetMode(OfSession):
+    mode_id: Text
+
+
+class AgentSetModel(OfSession):
+    model_id: Text
+
+
+class AgentSetConfigOption(OfSession):
+    config_id: Text
+    value: str
+
+
+class AgentAuthenticate(OfSession):
+    method_id: Text
+
+
+class AgentPrompt(OfSession):
+    text: str
+    attachments: list[dict[str, Any]] | None = None
+    client_message_id: Annotated[str, StringConstraints(min_length=1, max_length=200)] | None = None
+    queue: bool | None = None
+
+
+class PermissionRespond(OfSession):
+    request_id: str | None = None
+    pending_id: Text
+    option_id: str | None = None
+    cancelled: bool | None = None
+
+    @model_validator(mode="after")
+    def _decided(self) -> PermissionRespond:
+        if not self.cancelled and not self.option_id:
+            raise ValueError("option_id, or cancelled: true, is required")
+        return self
+
+
+class QuestionAnswer(OfSession):
+    question_id: Text
+    answers: list[Any] | dict[str, Any] | None = None
+    rejected: bool | None = None
+
+    @model_validator(mode="after")
+    def _decided(self) -> QuestionAnswer:
+        if self.answers is None and not self.rejected:
+            raise ValueError("answers, or rejected: true, is required")
+        return self
+
+
+class ShellInput(OfSession):
+    data: str
+
+
+class ShellResize(OfSession):
+    cols: Cells
+    rows: Cells
+
+
+class FileTree(OfSession):
+    path: str | None = None
+    depth: Count | None = None
+
+
+class FileContent(OfSession):
+    path: Text
+    repo: str | None = None
+
+
+class FileSearch(OfSession):
+    q: str
+    limit: Annotated[int, Field(ge=1, le=200)] | None = None
+
+
+class FileUpdate(OfSession):
+    path: Text
+    diff: str
+    original_hash: str
+    desired_content: str | None = None
+    repo: str | None = None
+
+
+class FilePath(OfSession):
+    path: Text
+    repo: str | None = None
+
+
+class FileRename(OfSession):
+    old_path: Text
+    new_path: Text
+    repo: str | None = None
+
+
+class GitRepo(OfSession):
+    repo: str | None = None
+
+
+class GitStatus(GitRepo):
+    fresh: bool | None = None
+
+
+class GitPull(GitRepo):
+    rebase: bool | None = None
+
+
+class GitPush(GitRepo):
+    force: bool | None = None
+    set_upstream: bool | None = None
+
+
+class GitBase(GitRepo):
+    base_branch: Text
+
+
+class GitAbort(GitRepo):
+    operation: Literal["merge", "rebase"]
+
+
+class GitCommit(GitRepo):
+    message: Text
+    stage_all: bool | None = None
+    amend: bool | None = None
+
+
+class GitPaths(GitRepo):
+    paths: list[Text] | None = None
+
+
+class GitDiscard(GitRepo):
+    paths: Annotated[list[Text], Field(min_length=1)]
+
+
+class GitSha(GitRepo):
+    commit_sha: Text
+
+
+class GitReset(GitSha):
+    mode: Literal["soft", "mixed", "hard"] | None = None
+
+
+class GitRenameBranch(GitRepo):
+    new_name: Text
+
+
+class GitRemoteHead(GitRepo):
+    expected_remote_head: Text
+
+
+class GitCreatePr(GitRepo):
+    title: Text
+    body: str | None = None
+    base_branch: str | None = None
+    draft: bool | None = None
+
+
+class GitLog(GitRepo):
+    since: str | None = None
+    target_branch: str | None = None
+    limit: Annotated[int, Field(ge=1, le=500)] | None = None
+
+
+class GitCumulativeDiff(GitRepo):
+    base: Text
+    target_branch: str | None = None
+
+
+class ProcessStart(OfSession):
+    kind: Literal["setup", "cleanup", "dev", "custom", "agent_passthrough"] | None = None
+    script_name: str | None = None
+    command: Text
+    working_dir: str | None = None
+    env: dict[str, str] | None = None
+    buffer_max_bytes: Annotated[int, Field(ge=0, le=2**40)] | None = None
+
+
+class ProcessStop(OfSession):
+    process_id: Text
+
+
+class ProcessGet(OfSession):
+    process_id: Text
+    include_output: bool | None = None
+
+
+class VscodeStart(OfSession):
+    theme: str | None = None
+
+
+# Actions
+
+
+class Route(StrEnum):
+    """Who answers."""
+
+    GATEWAY = "gateway"
+    SERVICE = "service"  # any replica of streams, `tieline.rpc.streams.<endpoint>`
+    OWNER = "owner"  # whoever owns the session, `tieline.command.…`
+
+
+@dataclass(frozen=True, slots=True)
+class Action:
+    """One action. `repeat`: a request of unknown fate may go to a new owner (reads, and prompts by their id)."""
+
+    name: str
+    payload: type[Payload]
+    answer: str
+    route: Route = Route.OWNER
+    endpoint: str = ""
+    ordered: bool = False
+    repeat: bool = False
+    seconds: float = 60
+
+
+def _action(name: str, payload: type[Payload], answer: str, **rest: Any) -> Action:
+    return Action(name, payload, answer, **rest)
+
+
+_GIT = "{success, operation, output, error?, …}"
+_GIT_SHORT: dict[str, type[Payload]] = {
+    "stage": GitPaths,
+    "unstage": GitPaths,
+    "discard": GitDiscard,
+    "abort": GitAbort,
+    "reset": GitReset,
+    "revert-commit": GitSha,
+    "rename-branch": GitRenameBranch,
+    "push-preflight": GitRepo,
+    "contribution-replace": GitRemoteHead,
+    "contribution-use": GitRemoteHead,
+}
+_GIT_LONG: dict[str, type[Payload]] = {
+    "commit": GitCommit,
+    "push": GitPush,
+    "pull": GitPull,
+    "rebase": GitBase,
+    "merge": GitBase,
+}
+
+_TABLE = (
+    _action("auth", Auth, "{user_id, connection_id, protocol, limits}", route=Route.GATEWAY, seconds=5),
+    _action(
+        "session.open",
+        SessionOpen,
+        "{session_id, state}",
+        route=Route.SERVICE,
+        endpoint="open",
+        seconds=65,
+    ),
+    _action(
+        "session.list",
+        SessionList,
+        "{sessions: […], next?}",
+        route=Route.SERVICE,
+        endpoint="list",
+        repeat=True,
+        seconds=15,
+    ),
+    _action("session.close", OfSession, "{}", endpoint="close", seconds=30),
+    _action(
+        "session.get",
+        OfSession,
+        "the record, connection states, turn state",
+        endpoint="get",
+        repeat=True,
+        seconds=15,
+    ),
+    _action("session.rename", SessionRename, "{}", endpoint="rename", seconds=15),
+    _action(
+        "session.subscribe",
+        SessionSubscribe,
+        "{logs: {log: {cursor, reset}}}, then events",
+        route=Route.GATEWAY,
+        seconds=30,
+    ),
+    _action("session.unsubscribe", SessionUnsubscribe, "{}", route=Route.GATEWAY, seconds=15),
+    _action("agent.initialize", AgentInitialize, "{success, agent_info?, error?}", seconds=185),
+    _action(
+        "agent.session.new", AgentSessionNew, "{success, session_id?, model_state?, error?}", seconds=125
+    ),
+    _action(
+        "agent.session.load", AgentSessionLoad, "{success, session_id?, model_state?, error?}", seconds=125
+    ),
+    _action(
+        "agent.session.reset", AgentSessionNew, "{success, session_id?, model_state?, error?}", seconds=125
+    ),
+    _action("agent.session.set_mode", AgentSetMode, "{success}"),
+    _action("agent.session.set_model", AgentSetModel, "{success}"),
+    _action("agent.session.set_config_option", AgentSetConfigOption, "{success}"),
+    _action("agent.session.authenticate", AgentAuthenticate, "{success}"),
+    _action("agent.stderr", OfSession, "{lines}", repeat=True),
+    _action("agent.prompt", AgentPrompt, "{generation}", repeat=True),
+    _action("agent.cancel", OfSession, "{state}", seconds=45),
+    _action("agent.permissions.list", OfSession, "{permissions}", repeat=True),
+    _action("agent.permissions.respond", PermissionRespond, "{status}"),
+    _action("question.answer", QuestionAnswer, "{}"),
+    _action("shell.input", ShellInput, "{}", ordered=True, seconds=15),
+    _action("shell.resize", ShellResize, "{}", ordered=True, seconds=15),
+    _action(
+        "shell.status",
+        OfSession,
+        "{available, running, pid?, shell?, cwd?, started_at?, error?}",
+        repeat=True,
+    ),
+    _action("shell.buffer", OfSession, "{data, cursor}", repeat=True),
+    _action("workspace.file-tree", FileTree, "{root, error?}", repeat=True),
+    _action(
+        "workspace.file-content",
+        FileContent,
+        "{path, content, size, is_binary?, resolved_path?, error?}",
+        repeat=True,
+    ),
+    _action("workspace.file-search", FileSearch, "{files, results, error?}", repeat=True),
+    _action("workspace.file-create", FilePath, "{path, success, error?}"),
+    _action("workspace.file-update", FileUpdate, "{path, success, new_hash?, resolution?, error?}"),
+    _action("workspace.file-rename", FileRename, "{old_path, new_path, success, error?}"),
+    _action("workspace.file-delete", FilePath, "{path, success, error?}"),
+    _action("git.status", GitStatus, "{success, branch, …, files, error?}", repeat=True),
+    _action("git.status-multi", GitStatus, "{success, repos, error?}", repeat=True),
+    _action("git.log", GitLog, "{success, commits, error?}", repeat=True),
+    _action("git.show", GitSha, "{success, commit_sha, message, author, date, files, …}", repeat=True),
+    _action(
+        "git.cumulative-diff", GitCumulativeDiff, "{success, base_commit, head_commit, files, …}", repeat=True
+    ),
+    *(_action(f"git.{name}", payload, _GIT) for name, payload in _GIT_SHORT.items()),
+    *(
+        _action(f"git.{name}", payload, f"{_GIT}, or {{operation_id}} after 5 s")
+        for name, payload in _GIT_LONG.items()
+    ),
+    _action("git.create-pr", GitCreatePr, "{success, pr_url?, error?, …}"),
+    _action("process.start", ProcessStart, "{process}"),
+    _action("process.stop", ProcessStop, "{success, error?}"),
+    _action("process.get", ProcessGet, "{id, kind, command, status, exit_code?, output?, …}", repeat=True),
+    _action("process.list", OfSession, "{processes: […]}", repeat=True),
+    _action("vscode.start", VscodeStart, "{success, status, port?}"),
+    _action("vscode.stop", OfSession, "{success, error?}"),
+    _action("vscode.status", OfSession, "{status, port?, error?, message?}", repeat=True),
+)
+
+ACTIONS: dict[str, Action] = {action.name: action for action in _TABLE}
+
+
+def action(name: str) -> Action:
+    """The entry of an action. Raises Refused (unknown_action)."""
+    found = ACTIONS.get(name)
+    if found is None:
+        raise Refused(Code.UNKNOWN_ACTION, f"unknown action: {name!r:.80}")
+    return found
+
+
+def payload(action: Action, value: dict[str, Any]) -> Payload:
+    """What an action carries. Raises BadMessage with the names of the fields that are wrong."""
+    try:
+        return action.payload.model_validate(value)
+    except ValidationError as exc:
+        raise BadMessage(explain(exc)) from exc
+
+
+# The state of a log in few events: the last event of each of these types is the whole state (Joining, `snapshot`).
+VALUE_TYPES: dict[str, tuple[str, ...]] = {
+    "agent": (
+        "session",
+        "connection",
+        "agent_capabilities",
+        "session_mode",
+        "session_models",
+        "session_info",
+        "available_commands",
+        "plan",
+        "context_window",
+        "turn",
+        "permissions",
+        "questions",
+    ),
+    "workspace": ("connection", "git_status", "processes"),
+}

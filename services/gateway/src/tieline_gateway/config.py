@@ -1,0 +1,51 @@
+"""Pure: the gateway's settings. Each is a knob in `__main__.py`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from tieline_protocol import frontend
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """Bounds, each with its policy. Bytes and seconds."""
+
+    frame_bytes: int = frontend.FRAME_BYTES  # above: close 1009
+    result_bytes: int = frontend.RESULT_BYTES  # above: too_large
+    in_flight: int = 128  # requests of a connection under way; above: busy
+    in_flight_bytes: int = 16 * 1024 * 1024  # their bytes; above: busy
+    ordered: int = 4_096  # shell inputs of a connection that wait; above: its socket is not read
+    subscriptions: int = 256  # logs that a connection follows; above: too_large
+    wire: int = 64 * 1024  # bytes on their way to the kernel before lanes begin to fill
+    send_buffer: int = 128 * 1024  # SO_SNDBUF: a small event waits behind no more than this
+    lane: int = 1024 * 1024  # bytes that wait for a viewer per lane; above: caught up from the log
+    control: int = 16 * 1024 * 1024  # bytes of answers that wait; above: closed, come back
+    ring: int = 1024 * 1024  # newest bytes of a followed log kept for those who join
+    pending: int = 16 * 1024 * 1024  # bytes heard of a log and not yet delivered; above: read from the log
+    reads: int = 4  # reads of logs at a time
+    auth_seconds: float = 5
+    stuck_seconds: float = 20  # nothing read for so long: closed, come back
+    close_seconds: float = 5  # for the closing handshake
+    drain_seconds: float = 5  # SIGTERM: over which sockets are closed
+    silence_seconds: float = 5  # a followed log was silent: ask for its head
+    silence_most: float = 30  # … and then every so often
+    patience: float = 12  # nobody there for a session that is wanted: tried again for so long
+
+
+@dataclass(frozen=True, slots=True)
+class Config:
+    """All that the app needs to know."""
+
+    nats_url: str
+    secret: bytes
+    host: str = "127.0.0.1"
+    port: int = 8080
+    origins: frozenset[str] = frozenset()
+    allow_no_origin: bool = False
+    nats_user: str | None = None
+    nats_password: str | None = None
+    nats_inbox_prefix: str = "_INBOX"
+    nats_pending_messages: int = 65_536
+    nats_pending_bytes: int = 64 * 1024 * 1024
+    limits: Limits = field(default_factory=Limits)
