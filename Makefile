@@ -3,6 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 UV := $(BIN)/uv
+PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 
 .PHONY: help setup up demo check test test-fast test-long bench lock clean
 .DEFAULT_GOAL := help
@@ -12,9 +13,10 @@ help: ## this list
 
 $(VENV)/.done: requirements.txt constraints.txt $(wildcard libs/*/pyproject.toml services/*/pyproject.toml ops/pyproject.toml)
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "Tieline needs Python 3.11 or newer: make setup PYTHON=python3.12"; exit 1; }
-	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV) || { echo "no venv module: on Debian, apt-get install python3-venv"; exit 1; }
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt uv
-	@$(UV) pip install --quiet --python $(BIN)/python -r requirements.txt -c constraints.txt
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV) || { rm -rf $(VENV); echo "no venv module: on Debian, apt-get install python3-venv"; exit 1; }
+	@echo "setting up $(VENV), once"
+	@{ $(PIP) uv && $(UV) pip install --quiet --system-certs --python $(BIN)/python -r requirements.txt -c constraints.txt; } || \
+		{ echo "not with uv, trying pip"; $(PIP) -r requirements.txt; }
 	@touch $@
 
 setup: $(VENV)/.done ## make .venv with everything, tools included
