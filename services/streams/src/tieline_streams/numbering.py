@@ -12,8 +12,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from tieline_protocol import batch, jsontext, subjects
-from tieline_protocol.batch import Batch, Framer
-from tieline_protocol.cursor import Cursor
+from tieline_protocol.batch import AFTER, Framer
 
 BULK = frozenset({"message_chunk", "reasoning", "shell_output", "process_output"})
 RESERVED = frozenset(
@@ -112,7 +111,9 @@ class Numbering:
         self._unknown: set[str] = set()
         self._framer = Framer(session, log)
         self._token = ""
-        self._frames: list[bytes] = []
+        self._tokens: dict[str, str] = {}  # of the types seen; those that are told as `other` are not kept
+        self._pieces: list[bytes] = [b""]  # a place for the prefix, then three for each frame
+        self._count = 0
         self._bytes = 0
         self._first = 1
 
@@ -123,29 +124,28 @@ class Numbering:
 
     def received(self, type: str, raw: bytes, now_ms: int) -> list[Outgoing]:
         """Give an event its offset. Returns the batches that are complete now."""
-        token = self._token_of(type)
-        out: list[Outgoing] = []
-        if token != self._token or token not in BULK:
-            out += self.flush()
-        self.last += 1
-        if not self._frames:
-            self._token, self._first = token, self.last
-        frame = self._framer.frame(Cursor(self.epoch, self.last, self.at), now_ms, raw)
-        self._frames.append(frame)
-        self._bytes += len(frame)
+        token = self._tokens.get(type) or self._token_of(type)
+        out = self.flush() if token != self._token or token not in BULK else []
+        self.last = offset = self.last + 1
+        if not self._count:
+            self._token, self._first = token, offset
+        before = self._framer.before(self.epoch, offset, self.at, now_ms, len(raw))
+        self._pieces += (before, raw, AFTER)
+        self._count += 1
+        self._bytes += len(before) + len(raw) + len(AFTER)
         if token not in BULK or self._bytes >= BATCH_BYTES:
-            out += self.flush()
+            out = out + self.flush()
         return out
 
     def flush(self) -> list[Outgoing]:
         """The batch that was gathering, if there is one."""
-        if not self._frames:
+        if not self._count:
             return []
-        frames = b"".join(self._frames)
-        made = Batch(self.epoch, self._first, len(self._frames), self.at, frames)
-        self._frames.clear()
-        self._bytes = 0
-        return [Outgoing(self._subject_of(self._token), batch.encode(made), made.first, made.last)]
+        pieces = self._pieces
+        pieces[0] = batch.prefix(self.epoch, self._first, self._count, self.at, self._bytes)
+        made = Outgoing(self._subject_of(self._token), b"".join(pieces), self._first, self.last)
+        self._pieces, self._count, self._bytes = [b""], 0, 0
+        return [made]
 
     @property
     def gathered(self) -> int:
@@ -154,11 +154,13 @@ class Numbering:
 
     def _token_of(self, type: str) -> str:
         token = subjects.type_token(type)
-        if token in _WELL_KNOWN or token in self._unknown or token == subjects.OTHER:
+        if token == subjects.OTHER:
             return token
-        if len(self._unknown) >= MAX_TYPES:
-            return subjects.OTHER
-        self._unknown.add(token)
+        if token not in _WELL_KNOWN and token not in self._unknown:
+            if len(self._unknown) >= MAX_TYPES:
+                return subjects.OTHER
+            self._unknown.add(token)
+        self._tokens[type] = token
         return token
 
     def _subject_of(self, token: str) -> str:
