@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import gc
 import os
 import signal
 import sys
@@ -80,7 +81,15 @@ async def _main(common: Common, app: App) -> None:
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stopping.set)
     async with running(common, app, stopping):
+        _spare_the_collector()
         await stopping.wait()
+
+
+def _spare_the_collector() -> None:
+    """What start-up made stays for good; going through all of it again would stop the loop for 50 ms each time."""
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(10_000, 20, 20)
 
 
 @contextlib.asynccontextmanager
