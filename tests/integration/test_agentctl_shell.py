@@ -162,9 +162,7 @@ async def test_a_frame_that_is_no_json_does_not_stop_the_next_ones(shell: Stream
 async def test_a_character_that_is_cut_between_reads_stays_whole(shell: Stream) -> None:
     """B75: one byte at a time through the terminal; what is concatenated is what was written."""
     text = "─😀é"
-    writes = "; ".join(
-        f"printf '\\{byte:03o}'; sleep 0.01" for byte in f"<{text}>".encode()
-    )
+    writes = "; ".join(f"printf '\\{byte:03o}'; sleep 0.01" for byte in f"<{text}>".encode())
     await shell.type(f"{writes}; echo\r")
 
     await shell.until_text(f"<{text}>\r\n")
@@ -202,7 +200,9 @@ async def test_control_c_stops_a_flood_at_once(shell: Stream) -> None:
 
 
 @pytest.mark.timeout(40)
-async def test_a_reader_that_does_not_read_does_not_stop_the_others(instance: Instance, shell: Stream) -> None:
+async def test_a_reader_that_does_not_read_does_not_stop_the_others(
+    instance: Instance, shell: Stream
+) -> None:
     async with instance.stream() as sleeper:
         sleeper.socket.transport.pause_reading()
         await shell.type("stty -echo; yes 0123456789 | head -c 12000000; echo; echo end-$((40 + 2))\r")
@@ -210,7 +210,9 @@ async def test_a_reader_that_does_not_read_does_not_stop_the_others(instance: In
         await shell.until_text("end-42", timeout=20)
 
         sleeper.socket.transport.resume_reading()
-        lost = await sleeper.until(lambda frame: frame["type"] in ("error", "pong") or "end-42" in sleeper.text)
+        lost = await sleeper.until(
+            lambda frame: frame["type"] in ("error", "pong") or "end-42" in sleeper.text
+        )
         assert lost["type"] == "error"
         assert "dropped" in lost["error"]
 

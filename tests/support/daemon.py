@@ -61,14 +61,14 @@ class Instance:
         self.headers = {**daemon.headers, "X-Instance-ID": id}
         self.http = httpx.AsyncClient(base_url=self.url, headers=self.headers, timeout=20, trust_env=False)
 
-    async def get(self, path: str, **query: Any) -> httpx.Response:
-        return await self.http.get(path, params=query)
+    async def get(self, url: str, **query: Any) -> httpx.Response:
+        return await self.http.get(url, params=query)
 
-    async def post(self, path: str, body: Any = None) -> httpx.Response:
-        return await self.http.post(path, json={} if body is None else body)
+    async def post(self, url: str, body: Any = None) -> httpx.Response:
+        return await self.http.post(url, json={} if body is None else body)
 
-    async def delete(self, path: str, **query: Any) -> httpx.Response:
-        return await self.http.delete(path, params=query)
+    async def delete(self, url: str, **query: Any) -> httpx.Response:
+        return await self.http.delete(url, params=query)
 
     async def git(self, operation: str, **body: Any) -> Any:
         answer = await self.post(f"/api/v1/git/{operation}", body)

@@ -137,6 +137,10 @@ def test_added_deleted_copied_and_binary_files():
     ]
 
 
+def test_a_raw_record_of_another_file_says_nothing_about_this_one():
+    assert parse_diff(records(":0 1 0 1 A", "a", "1\t0\tb"))[0].status == "modified"
+
+
 def test_a_diff_of_nothing_is_no_file():
     assert parse_diff(b"") == []
 

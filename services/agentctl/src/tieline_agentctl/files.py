@@ -85,12 +85,12 @@ def content(root: Path, path: str) -> dict[str, Any]:
         handle = os.open(target, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     except OSError as exc:
         raise FileFailed(f"cannot read {path}: {exc.strerror}") from exc
+    facts = os.fstat(handle)
+    if not stat.S_ISREG(facts.st_mode):
+        os.close(handle)
+        kind = "path is a directory" if stat.S_ISDIR(facts.st_mode) else "not a regular file"
+        raise FileFailed(f"{kind}: {path}")
     with os.fdopen(handle, "rb") as file:
-        facts = os.fstat(file.fileno())
-        if stat.S_ISDIR(facts.st_mode):
-            raise FileFailed(f"path is a directory: {path}")
-        if not stat.S_ISREG(facts.st_mode):
-            raise FileFailed(f"not a regular file: {path}")
         data = file.read(MOST + 1) if facts.st_size <= MOST else b""
     if facts.st_size > MOST or len(data) > MOST:
         raise FileFailed("file too large (max 10MB)", max(facts.st_size, len(data)))

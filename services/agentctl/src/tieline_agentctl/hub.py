@@ -2,8 +2,8 @@
 
 Bulk output (shell, processes) waits for the readers: its source is not read while a reader has `HIGH` bytes before it.
 A reader that takes nothing for `PATIENCE` seconds is stuck; it misses bulk output, and is told how much, until it
-reads again. Small facts never wait: each reader keeps up to `MOST_FACTS` of them, the oldest status of the same
-repository goes first, and beyond that the reader misses them.
+reads again. Small facts never wait: each reader keeps up to `MOST_FACTS` of them, beyond that it misses them; a fact
+with a key (the status of a repository) takes the place of an older one that was not sent yet.
 """
 
 import asyncio
@@ -49,7 +49,7 @@ class Reader:
     def fact(self, frame: str, key: str = "") -> None:
         if self.closed:
             return
-        if self._facts >= MOST_FACTS and not self._replace(key):
+        if not self._replace(key) and self._facts >= MOST_FACTS:
             log.warning("a workspace reader is too slow, a frame is lost to it", frame=frame[:80])
             return
         self._facts += 1

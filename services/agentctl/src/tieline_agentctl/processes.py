@@ -4,7 +4,7 @@ import asyncio
 import os
 import signal
 import uuid
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import structlog
@@ -76,8 +76,8 @@ class Running:
         )
         self._tell("running")
 
-    async def follow(self) -> None:
-        """Until the end: all output first, then the final status."""
+    async def follow(self, forget: Callable[[], object]) -> None:
+        """Until the end: all output first, then it is forgotten, then the final status is told."""
         process = self.process
         assert process is not None
         assert process.stdout is not None
@@ -92,6 +92,7 @@ class Running:
             # Somebody who left the session may still hold the pipes.
             await asyncio.wait(pumps, timeout=10)
             self.exit_code = code if code >= 0 else -1
+            forget()
             self._tell("exited" if code == 0 else "failed")
         finally:
             for pump in pumps:
@@ -100,11 +101,14 @@ class Running:
             await asyncio.wait(pumps)
             self.done.set()
 
-    async def stop(self) -> None:
+    async def stop(self, *, whole: bool = False) -> None:
+        """The wire interrupts only the leader; at the instance's end everybody is told, so that it is quick."""
         process = self.process
         if process is None or self.done.is_set():
             return
-        if process.returncode is None:
+        if whole:
+            groups.signal_session(process.pid, signal.SIGTERM)
+        elif process.returncode is None:
             try:
                 process.send_signal(signal.SIGINT)
             except ProcessLookupError:
@@ -196,7 +200,7 @@ class Processes:
             await running.stop()
 
     async def stop_all(self) -> None:
-        await asyncio.gather(*(running.stop() for running in list(self._running.values())))
+        await asyncio.gather(*(running.stop(whole=True) for running in list(self._running.values())))
 
     def get(self, process_id: str) -> Running | None:
         return self._running.get(process_id)
@@ -206,7 +210,7 @@ class Processes:
 
     async def _follow(self, running: Running) -> None:
         try:
-            await running.follow()
+            await running.follow(lambda: self._running.pop(running.id, None))
         except OSError as exc:
             log.error("a process could not be followed", process_id=running.id, error=str(exc))
         finally:

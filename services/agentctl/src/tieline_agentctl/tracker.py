@@ -20,6 +20,7 @@ MOST_COMMITS = 100  # told one by one; more than these at once are read through 
 class Tracker:
     def __init__(self, repo: Repo, hub: Hub, base_branch: str) -> None:
         self.repo = repo
+        self.key = f"git_status {repo.name}"
         self.reader = StatusReader(repo, base_branch)
         self.body: dict[str, Any] | None = None
         self._hub = hub
@@ -37,7 +38,7 @@ class Tracker:
             plain = {name: value for name, value in body.items() if name != "timestamp"}
             if always or plain != self._told:
                 self._told = plain
-                self._hub.fact(self.frame(body), f"git_status {self.repo.name}")
+                self._hub.fact(self.frame(body), self.key)
             return body
 
     def frame(self, body: dict[str, Any]) -> str:

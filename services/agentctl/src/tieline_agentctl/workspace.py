@@ -163,7 +163,7 @@ class Workspace:
 
     # --- what is told
 
-    async def first_frames(self) -> list[str]:
+    async def first_frames(self) -> list[tuple[str, str]]:
         """A fresh status of each repository, for a reader that has just come."""
         if self._watcher is not None:
             try:
@@ -176,7 +176,7 @@ class Workspace:
             try:
                 async with asyncio.timeout(FIRST_STATUS):
                     if await refresh_quietly(tracker) and tracker.body is not None:
-                        frames.append(tracker.frame(tracker.body))
+                        frames.append((tracker.frame(tracker.body), tracker.key))
             except TimeoutError:
                 log.warning("the first git status took too long", repository=tracker.repo.name)
         return frames

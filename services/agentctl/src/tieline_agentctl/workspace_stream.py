@@ -71,8 +71,9 @@ class WorkspaceStream:
 
     async def _say(self, reader: Reader, send: Send) -> None:
         first = await self._instance.workspace.first_frames()
-        for text in (workspace_frames.frame("connected", now_ms()), *first):
-            await send({"type": "websocket.send", "text": text})
+        await send({"type": "websocket.send", "text": workspace_frames.frame("connected", now_ms())})
+        for text, key in first:
+            reader.fact(text, key)
         async for text in reader.frames():
             await send({"type": "websocket.send", "text": text})
         await send({"type": "websocket.close", "code": SUPERSEDED if not self._instance.stopping else 1001})
