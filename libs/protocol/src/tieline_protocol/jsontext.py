@@ -1,7 +1,7 @@
 """Pure: JSON at the edges: strict about what leaves us, exact about what passes through.
 
-Rule 1: what is checked here parses everywhere: UTF-8, no NaN or Infinity, nesting within 1,024 levels
-        whatever the Python version (the limit is the parser's own, not the interpreter's stack).
+Rule 1: what is checked here parses everywhere: UTF-8, no NaN or Infinity, nesting within 1,024 levels (254 in what
+        we write), whatever the Python version: the limits are the parser's own, not the interpreter's stack.
 Rule 2: an escaped lone surrogate (half an emoji from JavaScript) is legal JSON text and stays as it is in
         bytes that pass through; wherever we decode it, it becomes U+FFFD, since no encoder takes it.
 """
@@ -45,23 +45,24 @@ def loads(raw: bytes | bytearray | memoryview | str) -> Any:
     raise BadMessage(f"not valid JSON: {_reason(exc)}") from exc
 
 
-def _reason(exc: orjson.JSONDecodeError) -> str:
+def _reason(exc: Exception) -> str:
     text = str(exc)
-    return "nested too deeply" if "recursion" in text.lower() or "depth" in text.lower() else text
+    return "nested too deeply" if "depth limit" in text or "ecursion" in text else text
 
 
 def dumps(value: Any) -> bytes:
     """Compact JSON. Lone surrogates in strings become U+FFFD, NaN and Infinity become null.
 
-    Raises BadMessage for what JSON cannot say (a set, an integer over 64 bits).
+    Raises BadMessage for what JSON cannot say (a set, an integer over 64 bits) and for what is nested too deeply.
     """
     try:
         return orjson.dumps(value)
-    except TypeError as exc:
-        try:
-            return orjson.dumps(_clean(value))
-        except (TypeError, RecursionError):
-            raise BadMessage(f"cannot be written as JSON: {exc}") from exc
+    except TypeError:
+        pass
+    try:
+        return orjson.dumps(_clean(value))
+    except (TypeError, RecursionError) as exc:
+        raise BadMessage(f"cannot be written as JSON: {_reason(exc)}") from exc
 
 
 def _clean(value: Any) -> Any:

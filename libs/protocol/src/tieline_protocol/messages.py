@@ -76,10 +76,17 @@ def outcome(reply: bytes) -> dict[str, Any]:
             return payload
         if isinstance(error := value.get("error"), dict):
             code = error.get("code")
-            known = Code(code) if code in set(Code) else Code.INTERNAL
-            raise Refused(known, str(error.get("message", "refused")), details=error.get("details"))
+            known = Code(code) if isinstance(code, str) and code in _CODES else Code.INTERNAL
+            details = error.get("details")
+            raise Refused(
+                known,
+                str(error.get("message", "refused")),
+                details=details if isinstance(details, dict) else None,
+            )
     raise BadMessage("not a reply")
 
+
+_CODES = frozenset(Code)
 
 SessionState = Literal["opening", "ready", "closing", "closed", "failed"]
 
