@@ -77,7 +77,7 @@ def _calls(text: str, tools: dict[str, Any]) -> tuple[list[tuple[str, str]], lis
         if not tools:
             problems.append("This thread has no tools.")
         for name, function in list(tools.items())[:_MOST_CALLS]:
-            schema = function.get("parameters", {})
+            schema = {"type": "object", **function.get("parameters", {})}
             calls.append((name, json.dumps(example(schema), ensure_ascii=False)))
     return calls, problems
 

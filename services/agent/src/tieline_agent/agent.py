@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from tieline_agent.expert import ExpertAgent, Record, RunInput
-from tieline_agent.history import Thread
+from tieline_agent.thread import Thread
 from tieline_agent.tools import Tool
 
 

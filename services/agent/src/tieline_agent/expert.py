@@ -17,13 +17,13 @@ from typing import Any, Protocol
 import structlog
 from tieline_protocol.errors import Code, TielineError
 
-from tieline_agent import naming, results
-from tieline_agent import run as core
+from tieline_agent import facts, naming, results
 from tieline_agent.events import Event
-from tieline_agent.history import Thread
 from tieline_agent.limits import Limits
 from tieline_agent.model import Model, ModelError
 from tieline_agent.results import Outcome
+from tieline_agent.run import Run
+from tieline_agent.thread import Thread
 from tieline_agent.tools import RemoteToolSpec, Tool, Toolbox, toolbox
 
 log = structlog.get_logger()
@@ -82,41 +82,41 @@ class ExpertAgent:
         Raises what `record` raises, in a group: then nothing more may be told, and somebody else goes on.
         """
         tools, notes, failed = await self._tools(given)
-        machine = core.Run(given.thread, given.run_id, tools.pairs, self._limits, given.instructions)
-        facts: asyncio.Queue[core.Fact] = asyncio.Queue(_QUEUE)
+        machine = Run(given.thread, given.run_id, tools.pairs, self._limits, given.instructions)
+        heard: asyncio.Queue[facts.Fact] = asyncio.Queue(_QUEUE)
         async with asyncio.TaskGroup() as group:
-            work = _Work(group, facts, self._model, tools, given, self._limits)
+            work = _Work(group, heard, self._model, tools, given, self._limits)
             effects = machine.start(self._now(), notes)
             if cancelled.is_set():
-                effects += machine.received(core.Cancelled())
-            work.background(_until(cancelled, facts))
-            work.background(_alarm((machine.deadline - self._now()) / 1000, facts))
+                effects += machine.received(facts.Cancelled())
+            work.background(_until(cancelled, heard))
+            work.background(_alarm((machine.deadline - self._now()) / 1000, heard))
             told = False
             while True:
                 for effect in effects:
-                    if isinstance(effect, core.Record):
+                    if isinstance(effect, facts.Record):
                         await record(effect.event, confirm=effect.confirm)
-                    elif isinstance(effect, core.AskModel) and failed is not None:
-                        await facts.put(failed)
-                    elif isinstance(effect, core.End):
+                    elif isinstance(effect, facts.AskModel) and failed is not None:
+                        await heard.put(failed)
+                    elif isinstance(effect, facts.End):
                         work.stop()
                         return
                     else:
                         work.perform(effect, (machine.deadline - self._now()) / 1000)
-                fact = await facts.get()
+                fact = await heard.get()
                 if cancelled.is_set() and not told:
-                    told, fact = True, core.Cancelled()  # before what has piled up
+                    told, fact = True, facts.Cancelled()  # before what has piled up
                 effects = machine.received(fact)
 
-    async def _tools(self, given: RunInput) -> tuple[Toolbox, dict[str, Any], core.ModelFailed | None]:
+    async def _tools(self, given: RunInput) -> tuple[Toolbox, dict[str, Any], facts.ModelFailed | None]:
         remote: list[RemoteToolSpec] = []
-        failed: core.ModelFailed | None = None
+        failed: facts.ModelFailed | None = None
         if given.remotes:
             try:
                 remote = await self._app.getRemoteTools(given.user_id, given.remotes)
             except TielineError as exc:
                 # An answer without the tools that the user gave would be a wrong one.
-                failed = core.ModelFailed(exc.code, f"the remotes cannot be read: {exc.message}")
+                failed = facts.ModelFailed(exc.code, f"the remotes cannot be read: {exc.message}")
         tools = toolbox(given.input_tools, remote)
         notes: dict[str, Any] = {}
         if dropped := naming.listed(tools.dropped):
@@ -133,14 +133,14 @@ class _Work:
     def __init__(
         self,
         group: asyncio.TaskGroup,
-        facts: asyncio.Queue[core.Fact],
+        heard: asyncio.Queue[facts.Fact],
         model: Model,
         tools: Toolbox,
         given: RunInput,
         limits: Limits,
     ) -> None:
         self._group = group
-        self._facts = facts
+        self._heard = heard
         self._model = model
         self._tools = tools
         self._given = given
@@ -152,22 +152,22 @@ class _Work:
     def background(self, work: Coroutine[Any, Any, None]) -> None:
         self._background.append(self._group.create_task(work, name=f"watch over run {self._given.run_id}"))
 
-    def perform(self, effect: core.Effect, left: float) -> None:
+    def perform(self, effect: facts.Effect, left: float) -> None:
         """Begin or stop something; `left` is how many seconds the run has."""
         match effect:
-            case core.AskModel(messages):
+            case facts.AskModel(messages):
                 self._asking = self._group.create_task(
                     self._ask(messages, left), name=f"model of run {self._given.run_id}"
                 )
-            case core.StartCall(tool_call_id, name, arguments):
+            case facts.StartCall(tool_call_id, name, arguments):
                 task = self._group.create_task(
                     self._call(tool_call_id, name, arguments, left), name=f"call {tool_call_id}"
                 )
                 self._calls.add(task)
                 task.add_done_callback(self._calls.discard)
-            case core.StopModel() if self._asking is not None:
+            case facts.StopModel() if self._asking is not None:
                 self._asking.cancel()
-            case core.StopCalls():
+            case facts.StopCalls():
                 for task in self._calls:
                     task.cancel()
             case _:
@@ -184,21 +184,21 @@ class _Work:
         try:
             async with contextlib.aclosing(deltas):
                 async for delta in deltas:
-                    await self._facts.put(delta)
+                    await self._heard.put(delta)
         except ModelError as exc:
-            await self._facts.put(core.ModelFailed(exc.code, exc.message))
+            await self._heard.put(facts.ModelFailed(exc.code, exc.message))
         except Exception as exc:  # the run must end, and say so
             log.exception("asking the model failed", run=self._given.run_id)
-            await self._facts.put(core.ModelFailed(Code.INTERNAL, f"asking the model failed: {exc!r}"))
+            await self._heard.put(facts.ModelFailed(Code.INTERNAL, f"asking the model failed: {exc!r}"))
 
     async def _call(self, tool_call_id: str, name: str, arguments: dict[str, Any], left: float) -> None:
         outcome = await self._outcome(tool_call_id, name, arguments, left)
-        await self._facts.put(core.CallEnded(tool_call_id, outcome))
+        await self._heard.put(facts.CallEnded(tool_call_id, outcome))
 
     async def _outcome(self, tool_call_id: str, name: str, arguments: dict[str, Any], left: float) -> Outcome:
         def progressed(progress: dict[str, Any]) -> None:
             with contextlib.suppress(asyncio.QueueFull):  # the next one says more
-                self._facts.put_nowait(core.CallProgressed(tool_call_id, progress))
+                self._heard.put_nowait(facts.CallProgressed(tool_call_id, progress))
 
         tool = self._tools.tools[name]
         timeout = max(min(self._limits.tool_ms / 1000, left), 0.001)
@@ -218,11 +218,11 @@ class _Work:
             return results.failure(Code.INTERNAL, f"{type(exc).__name__}: {exc}")
 
 
-async def _until(cancelled: asyncio.Event, facts: asyncio.Queue[core.Fact]) -> None:
+async def _until(cancelled: asyncio.Event, heard: asyncio.Queue[facts.Fact]) -> None:
     await cancelled.wait()
-    await facts.put(core.Cancelled())
+    await heard.put(facts.Cancelled())
 
 
-async def _alarm(seconds: float, facts: asyncio.Queue[core.Fact]) -> None:
+async def _alarm(seconds: float, heard: asyncio.Queue[facts.Fact]) -> None:
     await asyncio.sleep(seconds)
-    await facts.put(core.TimeUp())
+    await heard.put(facts.TimeUp())

@@ -55,7 +55,8 @@ def of(fields: Mapping[str, Any]) -> Outcome:
     if fields.get("error") is not None:
         error, code = fields["error"], fields.get("code")
         message = error if isinstance(error, str) else jsontext.dumps(error).decode()
-        return failure(Code(code) if code in set(Code) else Code.INTERNAL, message)
+        known = Code(code) if isinstance(code, str) and code in set(Code) else Code.INTERNAL
+        return failure(known, message)
     if "result" not in fields:
         return failure(Code.INTERNAL, "neither a result nor an error came")
     return Outcome(fields["result"])

@@ -15,9 +15,7 @@ Rule 4: facts that come too late (a result after a cancel) change nothing.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
 from enum import Enum
-from itertools import pairwise
 from typing import Any
 
 from tieline_protocol import jsontext
@@ -26,95 +24,28 @@ from tieline_protocol.errors import Code, Refused
 from tieline_agent import arguments, events, history, ids, results
 from tieline_agent.assembly import Assembly, CallDelta, Finished, Joiner, ReasoningDelta, TextDelta, Usage
 from tieline_agent.events import Event, Reason
-from tieline_agent.history import Call, Step, Thread
+from tieline_agent.facts import (
+    AskModel,
+    CallEnded,
+    CallProgressed,
+    Cancelled,
+    Effect,
+    End,
+    Fact,
+    ModelFailed,
+    Record,
+    StartCall,
+    StopCalls,
+    StopModel,
+    TimeUp,
+    confirmed,
+)
 from tieline_agent.limits import Limits
 from tieline_agent.naming import Pair
 from tieline_agent.results import Outcome
+from tieline_agent.thread import INTERRUPTED, Call, Step, Thread
 
 _ID_CHARS = 40  # the shortest limit that a provider sets to the id of a call
-
-
-@dataclass(frozen=True, slots=True)
-class ModelFailed:
-    """The request to the model ended without an answer."""
-
-    code: Code
-    message: str
-
-
-@dataclass(frozen=True, slots=True)
-class CallProgressed:
-    """A tool tells how far it is: some of message, progress, total."""
-
-    tool_call_id: str
-    progress: dict[str, Any]
-
-
-@dataclass(frozen=True, slots=True)
-class CallEnded:
-    tool_call_id: str
-    outcome: Outcome
-
-
-@dataclass(frozen=True, slots=True)
-class Cancelled:
-    """Somebody wants the run to end."""
-
-
-@dataclass(frozen=True, slots=True)
-class TimeUp:
-    """`deadline` has passed."""
-
-
-Fact = (
-    TextDelta
-    | ReasoningDelta
-    | CallDelta
-    | Finished
-    | ModelFailed
-    | CallProgressed
-    | CallEnded
-    | Cancelled
-    | TimeUp
-)
-
-
-@dataclass(frozen=True, slots=True)
-class Record:
-    """Publish an event. With `confirm`, it and all before it stand in the log before anything else is done."""
-
-    event: Event
-    confirm: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class AskModel:
-    messages: list[history.ChatMessage]
-
-
-@dataclass(frozen=True, slots=True)
-class StopModel:
-    """Close the request to the model; none of its facts is wanted."""
-
-
-@dataclass(frozen=True, slots=True)
-class StartCall:
-    tool_call_id: str
-    name: str
-    arguments: dict[str, Any]
-
-
-@dataclass(frozen=True, slots=True)
-class StopCalls:
-    """Cancel the calls under way; none of their facts is wanted."""
-
-
-@dataclass(frozen=True, slots=True)
-class End:
-    """Nothing is left to do."""
-
-
-Effect = Record | AskModel | StopModel | StartCall | StopCalls | End
 
 
 class Phase(Enum):
@@ -206,7 +137,8 @@ class Run:
             return
         self.phase = Phase.ASKING
         self._assembly, self._joiner = Assembly(), Joiner()
-        messages = self.thread.messages(
+        messages = history.messages(
+            self.thread,
             self.state.run_id,
             self._instructions,
             most=self._limits.history_chars,
@@ -278,7 +210,7 @@ class Run:
 
     def _begin(self, call: Call, step: Step) -> StartCall | None:
         if call.started:
-            self._close_call(call, history.INTERRUPTED)
+            self._close_call(call, INTERRUPTED)
             return None
         pair = self._tools.get(call.name)
         try:
@@ -339,10 +271,7 @@ class Run:
 
     def _taken(self) -> list[Effect]:
         effects, self._effects = self._effects, []
-        for position, (effect, following) in enumerate(pairwise(effects)):
-            if isinstance(effect, Record) and not isinstance(following, Record):
-                effects[position] = replace(effect, confirm=True)
-        return effects
+        return confirmed(effects)
 
 
 def _stopped(call: Call, reason: Reason) -> Outcome:
