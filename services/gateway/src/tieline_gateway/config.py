@@ -22,6 +22,7 @@ class Limits:
     lane: int = 1024 * 1024  # bytes that wait for a viewer per lane; above: caught up from the log
     control: int = 16 * 1024 * 1024  # bytes of answers that wait; above: closed, come back
     ring: int = 1024 * 1024  # newest bytes of a followed log kept for those who join
+    burst: int = 8 * 1024 * 1024  # … for a second, for those who could not take them as fast as they came
     pending: int = 16 * 1024 * 1024  # bytes heard of a log and not yet delivered; above: read from the log
     reads: int = 4  # reads of logs at a time
     auth_seconds: float = 5

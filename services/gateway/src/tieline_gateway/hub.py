@@ -69,15 +69,28 @@ def steps(outs: Iterable[Out], before: Position, at: int, framer: Framer, now_ms
 
 
 class Tip:
-    """The newest position of a followed log, and the newest steps to it (`ring_bytes` of them, or one)."""
+    """The newest position of a followed log, and the newest steps to it: the ring.
 
-    def __init__(self, cursor: Cursor, framer: Framer, ring_bytes: int, now_ms: Callable[[], int]) -> None:
+    `ring_bytes` of them are kept (or one), for those who join; `burst_bytes` while they are new, for those who could
+    not take a burst as fast as it came. All share them, and they are what waits in viewers' lanes too.
+    """
+
+    def __init__(
+        self,
+        cursor: Cursor,
+        framer: Framer,
+        ring_bytes: int,
+        now_ms: Callable[[], int],
+        burst_bytes: int = 0,
+    ) -> None:
         self.reader = Reader(cursor)
         self.position = cursor.position
         self._framer = framer
         self._ring: deque[Step] = deque()
         self._bytes = 0
-        self._most = ring_bytes
+        self._least = ring_bytes
+        self._most = max(ring_bytes, burst_bytes)
+        self._old = 0  # how many steps of the ring were there when it was last aged
         self._now_ms = now_ms
         self._at = cursor.at
 
@@ -95,9 +108,21 @@ class Tip:
             self.position = step.after
             self._ring.append(step)
             self._bytes += len(step.frames)
-        while self._bytes > self._most and len(self._ring) > 1:
-            self._bytes -= len(self._ring.popleft().frames)
+        self._let_go(self._most)
         return taken
+
+    def age(self) -> None:
+        """Time has passed: what was here the last time already is not new any more."""
+        if self._old:
+            self._let_go(self._least, self._old)
+        self._old = len(self._ring)
+
+    def _let_go(self, most: int, steps: int | None = None) -> None:
+        """Forget the oldest steps above `most` bytes, no more than `steps` of them."""
+        while self._bytes > most and len(self._ring) > 1 and steps != 0:
+            self._bytes -= len(self._ring.popleft().frames)
+            self._old = max(self._old - 1, 0)
+            steps = None if steps is None else steps - 1
 
     def since(self, position: Position) -> list[Step] | None:
         """The steps from a position to the tip; None where the ring does not reach back so far."""

@@ -136,6 +136,8 @@ class Follow:
             await self._wait_for_room()
             if self._meet():
                 return
+            if self.watch.ready.is_set() and self.watch.tip.since(self.position) is not None:
+                continue  # the socket was full: the rest is here, nothing has to be read
             before = self.position
             try:
                 await self._read()

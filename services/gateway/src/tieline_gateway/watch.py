@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 log = structlog.get_logger()
 
 _SLICE = 0.005  # seconds of fan-out before other logs, requests and pings get their turn
+_GULP = 256 * 1024  # bytes before the sockets get theirs: the loop writes to them, and they to the network
 _FIRST_PAUSE, _MOST_PAUSE = 0.02, 1.0  # between looks at a log that lacks something
 
 
@@ -61,7 +62,7 @@ class Watch:
         self._bus = bus
         self._heads = heads
         self._limits = limits
-        self._tip = Tip(Cursor(0, 0, 0), self.framer, limits.ring, now_ms)
+        self._tip = Tip(Cursor(0, 0, 0), self.framer, limits.ring, now_ms, limits.burst)
         self._heard: Following | None = None
         self._heard_at = self._asked_at = 0.0
         self._silences = 0
@@ -107,7 +108,8 @@ class Watch:
 
     async def _begin(self) -> None:
         found = await self.ask()
-        self._tip = Tip(found.safe, self.framer, self._limits.ring, now_ms)
+        limits = self._limits
+        self._tip = Tip(found.safe, self.framer, limits.ring, now_ms, limits.burst)
         self._perform(self._tip.reader.head(found.head))
         await self._look(ask=False)
         self.ready.set()
@@ -135,15 +137,16 @@ class Watch:
             return
         loop = asyncio.get_running_loop()
         began = self._heard_at = loop.time()
-        self._silences = 0
+        self._silences = gulp = 0
         for message in messages:
             try:
                 self._perform(self._tip.reader.live(batches.decode(message.data)))
             except BadMessage:
                 BAD_BATCHES.labels(service="gateway").inc()
-            if loop.time() - began > _SLICE:
+            gulp += len(message.data)
+            if gulp > _GULP or loop.time() - began > _SLICE:
                 await asyncio.sleep(0)
-                began = loop.time()
+                began, gulp = loop.time(), 0
         if self._tip.reader.behind and self._again is None:
             await self._look(ask=True)
 
@@ -203,6 +206,7 @@ class Watch:
 
     def tick(self, now: float) -> None:
         """A log that is silent is asked about: its last events may have been lost on the way."""
+        self._tip.age()
         limits = self._limits
         wait = limits.silence_seconds if not self._silences else limits.silence_most
         if self._heard is not None and now - max(self._heard_at, self._asked_at) >= wait:
