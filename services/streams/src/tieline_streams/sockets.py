@@ -27,6 +27,9 @@ from tieline_protocol.errors import BadMessage, Code, Refused, Unavailable
 
 log = structlog.get_logger()
 
+_TURN = (
+    128 * 1024
+)  # bytes read before everything else in this process gets its turn; the loop itself would read MBs
 _WRITE_BUFFER = 8 * 1024 * 1024  # a daemon that does not read makes us refuse input above this
 
 
@@ -50,6 +53,7 @@ class Socket(WSListener):
         self._size = 0
         self._text = True
         self._reading = True
+        self._taken = 0
         self._reason = ""
         self._heard = self._loop.time()
         self.lost: asyncio.Future[str] = self._loop.create_future()
@@ -67,6 +71,17 @@ class Socket(WSListener):
         except Exception:  # a mistake of ours in handling one peer's frame must stay with that peer
             log.exception("a frame could not be handled")
             self.drop("a frame could not be handled", WSCloseCode.INTERNAL_ERROR)
+        if self._taken >= 0:
+            self._taken += frame.payload_size
+            if self._taken > _TURN:
+                self._taken = -1  # until the next turn
+                transport.underlying_transport.pause_reading()
+                self._loop.call_soon(self._next_turn)
+
+    def _next_turn(self) -> None:
+        self._taken = 0
+        if self._reading and self._transport is not None and not self.lost.done():
+            self._transport.underlying_transport.resume_reading()
 
     def on_ws_disconnected(self, transport: WSTransport) -> None:
         if not self.lost.done():
