@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tieline_agent import results
 from tieline_protocol.errors import Code
+from tieline_protocol.remotes import RESULT_BYTES
 
 
 @pytest.mark.parametrize("value", [None, "", [], {}, 0, False, 0.0])
@@ -45,7 +46,7 @@ def test_a_long_result_is_cut_for_the_model_and_says_so():
 
 def test_a_result_that_json_cannot_say_is_an_error():
     assert results.success({1, 2}).code is Code.INTERNAL
-    assert results.success("x" * (results.MOST_BYTES + 1)).code is Code.TOO_LARGE
+    assert results.success("x" * (RESULT_BYTES + 1)).code is Code.TOO_LARGE
 
 
 def test_what_is_no_number_in_json_becomes_null():

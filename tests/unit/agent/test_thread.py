@@ -69,6 +69,7 @@ def test_resources_count_from_the_message_on_that_brought_them():
     )
 
     assert [thread.resources(run) for run in ("r", "r2", "r3")] == [[], [browser], [browser]]
+    assert thread.resources("a run that nobody knows") == [browser]
 
 
 def test_pieces_stand_until_the_answer_is_whole():
@@ -109,6 +110,12 @@ def test_a_call_knows_whether_it_was_begun_and_how_it_ended():
     thread.apply(events.tool_result("r", "c", results.failure(Code.TIMEOUT, "second")))
     assert call.told() == results.success(0)
     assert (thread.runs["r"].tool_calls, thread.runs["r"].steps[0].open_calls) == (1, [])
+
+
+def test_calls_that_are_no_calls_are_left_out():
+    odd: list[Any] = ["c", 1, CALL]
+
+    assert asked(events.answer("r", "a", "", "tool_calls", Usage(), odd)).runs["r"].tool_calls == 1
 
 
 def test_what_belongs_to_nothing_changes_nothing():

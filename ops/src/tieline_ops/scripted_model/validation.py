@@ -145,8 +145,8 @@ def _check_tools(tools: Any) -> None:
         description = function.get("description", "")
         if not isinstance(description, str) or len(description) > MOST_DESCRIPTION:
             raise Invalid(f"Invalid '{where}.description': expected a string of at most {MOST_DESCRIPTION}")
-        for problem in _problems(function.get("parameters", {"type": "object"}), top=True):
-            raise Invalid(f"Invalid schema for function '{function['name']}': {problem}")
+        if problems := list(_problems(function.get("parameters", {"type": "object"}), top=True)):
+            raise Invalid(f"Invalid schema for function '{function['name']}': {problems[0]}")
 
 
 def _problems(schema: Any, *, top: bool = False) -> Iterator[str]:

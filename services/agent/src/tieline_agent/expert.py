@@ -122,7 +122,7 @@ class ExpertAgent:
         if dropped := naming.listed(tools.dropped):
             log.warning("more tools than the model takes", run=given.run_id, dropped=dropped)
             notes["dropped_tools"] = dropped
-        if missing := sorted(set(given.remotes) - {spec.remote for spec in remote}):
+        if missing := sorted(set(given.remotes) - {spec.remotename for spec in remote}):
             notes["missing_remotes"] = missing
         return tools, notes, failed
 

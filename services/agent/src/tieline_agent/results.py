@@ -13,8 +13,7 @@ from typing import Any
 
 from tieline_protocol import jsontext
 from tieline_protocol.errors import BadMessage, Code
-
-MOST_BYTES = 5_000_000
+from tieline_protocol.remotes import RESULT_BYTES
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,8 +37,8 @@ def success(result: Any) -> Outcome:
     """What a tool returned, as its JSON says it; an error when JSON cannot say it or there is too much of it."""
     try:
         raw = jsontext.dumps(result)
-        if len(raw) > MOST_BYTES:
-            return failure(Code.TOO_LARGE, f"the result has {len(raw)} bytes, more than {MOST_BYTES}")
+        if len(raw) > RESULT_BYTES:
+            return failure(Code.TOO_LARGE, f"the result has {len(raw)} bytes, more than {RESULT_BYTES}")
         return Outcome(jsontext.loads(raw))
     except BadMessage as exc:
         return failure(Code.INTERNAL, f"the result {exc.message}")

@@ -9,6 +9,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
+from tieline_protocol.remotes import RemoteFunction
+
 from tieline_agent import naming
 from tieline_agent.naming import Pair
 
@@ -49,23 +51,29 @@ class RemoteToolSpec:
     """A function of a remote as a tool. `name` is the model's name for it (naming.py)."""
 
     name: str
-    remote: str
-    function: str
-    description: str
-    parameters: Mapping[str, Any] | None
+    remotename: str
+    function: RemoteFunction
     call: Call
     timeout: float = 30.0
     on_progress: OnProgress | None = None
 
+    @property
+    def description(self) -> str:
+        return self.function.description
+
+    @property
+    def pair(self) -> Pair:
+        return Pair(self.remotename, self.function.name)
+
     def to_openai_dict(self) -> dict[str, Any]:
-        function: dict[str, Any] = {"name": self.name, "parameters": _object_schema(self.parameters)}
+        function: dict[str, Any] = {"name": self.name, "parameters": _object_schema(self.function.parameters)}
         if self.description:
             function["description"] = _shortened(self.description)
         return {"type": "function", "function": function}
 
     async def execute_async(self, /, **args: Any) -> Any:
         """The function's result. Raises TielineError; the loop makes a string for the model of it."""
-        return await self.call(self.remote, self.function, args, self.timeout, self.on_progress)
+        return await self.call(self.remotename, self.function.name, args, self.timeout, self.on_progress)
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,17 +89,13 @@ class Toolbox:
 
 
 def specs(
-    remotes: Iterable[tuple[str, Iterable[tuple[str, str, Mapping[str, Any] | None]]]],
-    call: Call,
-    timeout: float = 30.0,
+    remotes: Iterable[tuple[str, Iterable[RemoteFunction]]], call: Call, timeout: float = 30.0
 ) -> list[RemoteToolSpec]:
-    """The tools of remotes: (remote name, functions as (name, description, parameters))."""
+    """The tools of remotes: (remote name, its functions)."""
     return [
-        RemoteToolSpec(
-            naming.tool_name(Pair(remote, name)), remote, name, description, parameters, call, timeout
-        )
-        for remote, functions in remotes
-        for name, description, parameters in functions
+        RemoteToolSpec(naming.tool_name(Pair(remotename, function.name)), remotename, function, call, timeout)
+        for remotename, functions in remotes
+        for function in functions
     ]
 
 
@@ -99,7 +103,7 @@ def toolbox(own: Sequence[Tool], remote: Sequence[RemoteToolSpec]) -> Toolbox:
     """Join the agent's own tools and those of remotes: every name once, at most as many as the API takes."""
     tools: dict[str, Tool] = {tool.name: tool for tool in own[: naming.MOST_TOOLS]}
     pairs = {name: Pair("", name) for name in tools}
-    by_pair = {Pair(spec.remote, spec.function): spec for spec in remote}
+    by_pair = {spec.pair: spec for spec in remote}
     chosen, dropped = naming.choose(by_pair, naming.MOST_TOOLS - len(tools))
     for name, pair in naming.names(chosen, taken=tools).items():
         tools[name] = replace(by_pair[pair], name=name)
@@ -107,11 +111,9 @@ def toolbox(own: Sequence[Tool], remote: Sequence[RemoteToolSpec]) -> Toolbox:
     return Toolbox(tools, pairs, dropped)
 
 
-def _object_schema(parameters: Mapping[str, Any] | None) -> dict[str, Any]:
-    # None, and anything that is not the schema of an object, would fail every request of the thread.
-    schema = dict(parameters) if isinstance(parameters, Mapping) else {}
-    if schema.get("type", "object") != "object":
-        schema = {}
+def _object_schema(parameters: Mapping[str, Any]) -> dict[str, Any]:
+    # What is not the schema of an object would fail every request of the thread.
+    schema = dict(parameters) if parameters.get("type", "object") == "object" else {}
     properties = schema.get("properties")
     return {**schema, "type": "object", "properties": properties if isinstance(properties, Mapping) else {}}
 
