@@ -189,7 +189,7 @@ _ROUTES: dict[str, _Route] = {
     "workspace.file-content": _read("workspace/file/content", "workspace/file-content", "POST"),
     "workspace.file-search": _read("workspace/search", "workspace/file-search", "POST"),
     "workspace.file-create": _post("workspace/file/create", "workspace/file-create"),
-    "workspace.file-update": _post("workspace/file/content", "workspace/file-update"),
+    "workspace.file-update": _post("workspace/file/content", "workspace/file-content"),
     "workspace.file-rename": _post("workspace/file/rename", "workspace/file-rename"),
     "workspace.file-delete": _Route("DELETE", "workspace/file", "POST", "workspace/file-delete"),
     "git.status": _read("git/status", "workspace/git/status", "POST"),

@@ -128,13 +128,14 @@ class WorkspaceBacklog(Backlog):
         super().__init__()
         self._limit = limit
         self._merge_from = min(_MERGE_FROM, limit // 4)
+        self._merged = min(merge.MERGED_BYTES, limit // 8)
 
     def put(self, type: str, raw: bytes, value: dict[str, Any]) -> None:
         key = merge.key(type, value)
         size = len(raw) + _OVERHEAD
         if key is not None and self.bytes > self._merge_from:
             last = self._entries[-1]
-            if last.key == key and last.size + size <= merge.MERGED_BYTES:
+            if last.key == key and last.size + size <= self._merged:
                 last.raws.append(raw)
                 last.size += size
                 last.events += 1

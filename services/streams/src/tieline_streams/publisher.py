@@ -151,7 +151,7 @@ class EventPublisher:
         now = _now_ms()
         taken = 0
         while backlog and taken < _TURN:
-            if not window.room(numbering.gathered + backlog.peek().size + _FRAME):
+            if not window.room(backlog.peek().size + _FRAME, numbering.gathered):
                 break
             entry = backlog.pop()
             raw = entry.raw

@@ -2,38 +2,49 @@
 
 from __future__ import annotations
 
-from collections import deque
-
 from tieline_streams import merge
 
 TAIL = 64 * 1024  # in UTF-8 bytes
+_RAW = 6  # times that much JSON is kept before anybody looks into it: a flood costs next to nothing
 
 
 class Tail:
-    """Keeps the events as they are and looks into them only when asked."""
+    """Keeps the events as they are and looks only into those that can still matter."""
 
     def __init__(self, size: int = TAIL) -> None:
         self._size = size
-        self._raws: deque[bytes] = deque()
+        self._before = ""  # what is known to come before the events; halves of characters stay as they are
+        self._raws: list[bytes] = []
         self._bytes = 0
 
     def numbered(self, raw: bytes) -> None:
         """A `shell_output` that has just been given its offset."""
         self._raws.append(raw)
         self._bytes += len(raw)
-        # A control character takes 6 bytes of JSON for one of text; beyond that nothing older can be needed.
-        while self._bytes - len(self._raws[0]) > 6 * self._size:
-            self._bytes -= len(self._raws.popleft())
+        if self._bytes > _RAW * self._size:
+            self._before = self._text()
+            self._raws.clear()
+            self._bytes = 0
 
     def text(self) -> str:
-        """At most the last `size` bytes of the output."""
-        parts = (merge.parse(raw).get("data", "") for raw in self._raws)
-        text = "".join(part for part in parts if isinstance(part, str))
-        text = text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")  # halves are joined
-        data = text.encode()
-        if len(data) <= self._size:
-            return text
-        cut = len(data) - self._size
-        while data[cut] & 0xC0 == 0x80:
+        """At most the last `size` bytes of the output; halves of characters that met no other half become U+FFFD."""
+        return self._text().encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
+
+    def _text(self) -> str:
+        parts: list[str] = []
+        size = 0
+        for raw in reversed(self._raws):
+            data = merge.parse(raw).get("data", "")
+            if isinstance(data, str):
+                parts.append(data)
+                size += len(data)
+            if size > self._size:
+                break
+        else:
+            parts.append(self._before)
+        whole = "".join(reversed(parts)).encode("utf-16-le", "surrogatepass")
+        data = whole.decode("utf-16-le", "surrogatepass").encode("utf-8", "surrogatepass")
+        cut = max(len(data) - self._size, 0)
+        while cut < len(data) and data[cut] & 0xC0 == 0x80:
             cut += 1
-        return data[cut:].decode()
+        return data[cut:].decode("utf-8", "surrogatepass")

@@ -16,12 +16,13 @@ from tieline_streams.numbering import Outgoing
 
 FIRST_PATIENCE = 1.0
 MOST_PATIENCE = 4.0
+SLACK = 64 * 1024  # the size of a batch is known for certain only once it is framed
 
 
 class Window:
     """The batches of one log that are not confirmed. `name` of a batch: what its acknowledgement is told apart by."""
 
-    def __init__(self, size: int = WINDOW) -> None:
+    def __init__(self, size: int = WINDOW - SLACK) -> None:
         self.size = size
         self.confirmed = 0  # the last offset that is certainly stored
         self.at = 0  # its stream sequence
@@ -44,9 +45,9 @@ class Window:
     def empty(self) -> bool:
         return not self._flights
 
-    def room(self, more: int) -> bool:
-        """Whether `more` bytes may be added; one batch larger than the window goes alone."""
-        return not self._flights or self._bytes + more <= self.size
+    def room(self, more: int, gathered: int = 0) -> bool:
+        """Whether `more` bytes may be added to `gathered` ones that will be; what is larger than all goes alone."""
+        return self._bytes + gathered + more <= self.size or not (self._flights or gathered)
 
     def add(self, batch: Outgoing) -> None:
         self._flights.append(batch)
