@@ -1,4 +1,4 @@
-"""Running systems: one for a whole module whose tests only use it, one for each test that harms it."""
+"""Running systems: one for all tests that only use it, one for each test that harms it."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from tests.support.frontend import Frontend
 from tests.support.system import System
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def shared_system(tmp_path_factory: pytest.TempPathFactory) -> Iterator[System]:
-    """A running system that no test stops or breaks."""
+    """A running system that no test breaks. Its users are in the group `shared`: one worker, one system."""
     system = System(tmp_path_factory.mktemp("system"))
     asyncio.run(system.__aenter__())
     yield system

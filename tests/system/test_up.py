@@ -1,5 +1,6 @@
 """`tieline up` from the outside: what it starts, brings back, and leaves behind (nothing)."""
 
+import functools
 import os
 import signal
 import stat
@@ -17,8 +18,12 @@ SERVICES = ("nats", "agentctl", "streams", "gateway")
 
 
 @pytest.mark.timeout(40)
-async def test_the_system_tells_where_everything_is_and_stops_without_a_trace(tmp_path: Path) -> None:
+async def test_the_system_is_soon_ready_tells_where_everything_is_and_stops_without_a_trace(
+    tmp_path: Path,
+) -> None:
+    alone = "PYTEST_XDIST_WORKER" not in os.environ  # other tests want the same two cores
     async with System(tmp_path) as system:
+        assert float(system.log.rpartition("ready after ")[2].split()[0]) < (5 if alone else 15)
         facts = system.facts
         assert facts["gateway_url"].startswith("ws://127.0.0.1:")
         assert facts["nats_url"].startswith("nats://127.0.0.1:")
@@ -43,15 +48,6 @@ async def test_the_system_tells_where_everything_is_and_stops_without_a_trace(tm
 
 
 @pytest.mark.timeout(40)
-async def test_the_system_is_ready_soon(tmp_path: Path) -> None:
-    alone = "PYTEST_XDIST_WORKER" not in os.environ  # other tests want the same two cores
-    async with System(tmp_path) as system:
-        took = float(system.log.rpartition("ready after ")[2].split()[0])
-
-    assert took < (5 if alone else 12)
-
-
-@pytest.mark.timeout(40)
 async def test_nothing_survives_a_system_that_is_killed(tmp_path: Path) -> None:
     async with System(tmp_path) as system:
         async with Frontend(system.url, system.token()) as front:
@@ -62,28 +58,31 @@ async def test_nothing_survives_a_system_that_is_killed(tmp_path: Path) -> None:
 
 
 @pytest.mark.timeout(60)
-@pytest.mark.parametrize("name", SERVICES)
-async def test_a_killed_service_is_brought_back(name: str, system: System) -> None:
-    before = system.facts["pids"]
+async def test_killed_services_are_brought_back(system: System) -> None:
+    for name in SERVICES:
+        before = system.now()["pids"]
 
-    os.kill(before[name], signal.SIGKILL)
-    after = await eventually(lambda: (pids := system.now()["pids"])[name] != before[name] and pids, 20)
+        os.kill(before[name], signal.SIGKILL)
+        await eventually(functools.partial(is_new, system, name, before[name]), 20)
 
-    assert {other for other in SERVICES if after[other] != before[other]} == {name}
-    assert f"{name:<9} crashed (signal 9)" in system.log
+        after = system.now()["pids"]
+        assert {other for other in SERVICES if after[other] != before[other]} == {name}
+        assert f"{name:<9} crashed (signal 9)" in system.log
+    async with Frontend(system.url, system.token()) as front:
+        session = await front.open()
+        await front.watch(session)
+        await front.ask("agent.prompt", session, text="say back again")
+        await front.until_ended()
 
-    async def served() -> bool:
-        async with Frontend(system.url, system.token()) as front:
-            session = await front.open()
-            await front.watch(session)
-            await front.ask("agent.prompt", session, text="say back again")
-            await front.until_ended()
-            return front.text() == "back again"
+    assert front.text() == "back again"
 
-    assert await served()
+
+def is_new(system: System, name: str, old: int) -> bool:
+    return bool(system.now()["pids"][name] != old)
 
 
 @pytest.mark.timeout(30)
+@pytest.mark.xdist_group("shared")
 async def test_a_second_system_on_the_same_data_is_refused(shared_system: System, tmp_path: Path) -> None:
     second = System(tmp_path, ready=False)
     second._args[second._args.index("--data") + 1] = str(shared_system.data)
@@ -95,6 +94,7 @@ async def test_a_second_system_on_the_same_data_is_refused(shared_system: System
 
 
 @pytest.mark.timeout(30)
+@pytest.mark.xdist_group("shared")
 async def test_a_port_that_is_taken_ends_the_start_with_the_reason(
     shared_system: System, tmp_path: Path
 ) -> None:
@@ -107,6 +107,7 @@ async def test_a_port_that_is_taken_ends_the_start_with_the_reason(
     assert second.processes() == {}
 
 
+@pytest.mark.xdist_group("shared")
 async def test_a_token_can_be_minted_for_anybody(shared_system: System) -> None:
     token = minted("ann", shared_system)
 

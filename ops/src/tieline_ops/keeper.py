@@ -93,6 +93,10 @@ class Keeper:
             self._say(self.name, f"not ready after {self._ready_within:g} s")
             child.kill()
             return
+        except (OSError, ValueError) as exc:
+            self._say(self.name, f"does not answer as it should: {exc}")
+            child.kill()
+            return
         self._restarts.ready()
         where = self.facts.get("url", "")
         self._say(self.name, f"ready after {time.monotonic() - began:.1f} s{f' at {where}' if where else ''}")

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import http.client
 import json
 from pathlib import Path
 from typing import Any
-
-import httpx
 
 from tieline_ops import broker
 from tieline_ops.files import write_whole
@@ -45,8 +44,19 @@ async def nats(ports_file: Path) -> dict[str, Any]:
 async def agentctl(ready_file: Path, nonce: str, token_file: Path) -> dict[str, Any]:
     """A daemon that gave us its token; the token is in `token_file`, whoever uses it reads it at each use."""
     facts = await file(ready_file)
-    async with httpx.AsyncClient(trust_env=False, timeout=10) as http:
-        answer = await http.post(f"{facts['url']}/auth/handshake", json={"nonce": nonce})
-        answer.raise_for_status()
-    write_whole(token_file, answer.json()["token"])
+    write_whole(token_file, await asyncio.to_thread(_handshake, facts["port"], nonce))
     return facts
+
+
+def _handshake(port: int, nonce: str) -> str:
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=10)  # starts in half the time of httpx
+    try:
+        headers = {"Content-Type": "application/json"}
+        connection.request("POST", "/auth/handshake", json.dumps({"nonce": nonce}), headers)
+        answer = connection.getresponse()
+        body = answer.read()
+    finally:
+        connection.close()
+    if answer.status != 200:
+        raise OSError(f"the daemon refuses the handshake: {answer.status} {body[:200]!r}")
+    return str(json.loads(body)["token"])
