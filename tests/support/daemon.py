@@ -70,8 +70,8 @@ class Instance:
     async def delete(self, url: str, **query: Any) -> httpx.Response:
         return await self.http.delete(url, params=query)
 
-    async def git(self, operation: str, **body: Any) -> Any:
-        answer = await self.post(f"/api/v1/git/{operation}", body)
+    async def git(self, path: str, **body: Any) -> Any:
+        answer = await self.post(f"/api/v1/git/{path}", body)
         assert answer.status_code == 200, answer.text
         return answer.json()
 

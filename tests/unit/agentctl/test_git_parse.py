@@ -117,7 +117,7 @@ def test_any_name_survives_in_a_diff(new, old):
     first, second = parse_diff(output)
 
     assert (first.path, first.additions, first.deletions, first.status) == (new, 1, 2, "modified")
-    assert first.diff == "@@ -1 +1 @@\n-a\n+b"
+    assert first.diff == "@@ -1 +1 @@\n-a\n+b\n"
     assert (second.path, second.old_path, second.status, second.diff) == (new, old, "renamed", "")
 
 

@@ -20,7 +20,8 @@ YOUNG = 0.5  # seconds for which a list is good even though something changed
 class FileIndex:
     def __init__(self, workspace: "Workspace") -> None:
         self._workspace = workspace
-        self.known: set[str] = set()
+        self.known: set[str] = set()  # files that were seen, also those that the search leaves out
+        self._listed: set[str] = set()
         self.stale = True
         self._listed_at = float("-inf")
         self._listing = asyncio.Lock()
@@ -38,9 +39,10 @@ class FileIndex:
         async with self._listing:
             if self.stale and time.monotonic() - self._listed_at > YOUNG:
                 self.stale = False
-                self.known = await self._list()
+                self._listed = await self._list()
+                self.known |= self._listed
                 self._listed_at = time.monotonic()
-            return self.known
+            return self._listed
 
     async def _list(self) -> set[str]:
         trackers = self._workspace.trackers()

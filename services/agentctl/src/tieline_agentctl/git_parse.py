@@ -179,11 +179,11 @@ def _patches(output: bytes) -> list[str]:
     if not output:
         return []
     # Within a patch every line of a file begins with one of " +-\", so this begins a file and nothing else does.
-    parts = (b"\n" + output).split(b"\ndiff --git ")[1:]
+    parts = (b"\n" + output.removesuffix(b"\n")).split(b"\ndiff --git ")[1:]
     patches = []
     for part in parts:
         at = part.find(b"\n@@")
-        patches.append(part[at + 1 :].decode("utf-8", "replace") if at >= 0 else "")
+        patches.append(part[at + 1 :].decode("utf-8", "replace") + "\n" if at >= 0 else "")
     return patches
 
 
