@@ -89,7 +89,7 @@ def _spare_the_collector() -> None:
     """What start-up made stays for good; going through all of it again would stop the loop for 50 ms each time."""
     gc.collect()
     gc.freeze()
-    gc.set_threshold(10_000, 20, 20)
+    gc.set_threshold(50_000, 20, 20)  # a burst that waits is not garbage
 
 
 @contextlib.asynccontextmanager
