@@ -1,9 +1,10 @@
 """NATS, and the only importer of nats: one connection that reconnects for ever and says so.
 
 What nats-py does not do and we need: it pings every few seconds; a request fails at the disconnect instead of at its
-time-out; nothing is given to a connection that is down; what would make the server hang up (a payload above its
-limit, a subject with a space) is refused before it is sent; dropped messages are told to who misses them; request
-handlers run concurrently under a bound, and draining waits for them.
+time-out; nothing is given to a connection that is down, nor sent by the next one; no error of the server ends the
+connection for good; what would make the server hang up (a payload above its limit, a subject with a space) is refused
+before it is sent; dropped messages are told to who misses them; request handlers run concurrently under a bound, and
+draining waits for them (server.py).
 """
 
 from __future__ import annotations
@@ -13,9 +14,9 @@ import contextlib
 import itertools
 import random
 import secrets
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
-from dataclasses import dataclass, field
-from typing import Any
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from typing import TypeVar
 
 import structlog
 from nats.aio.client import Client
@@ -34,8 +35,25 @@ from tieline_protocol.errors import (
     TimedOut,
     Unavailable,
 )
-from tieline_protocol.messages import refusal
+from tieline_protocol.following import Exchange, Following
 from tieline_protocol.metrics import BUS_DROPPED, BUS_RECONNECTS
+from tieline_protocol.received import Received, status
+from tieline_protocol.server import EndpointStats, Server
+
+__all__ = [
+    "Bus",
+    "BusSettings",
+    "EndpointStats",
+    "Exchange",
+    "Following",
+    "Received",
+    "Server",
+    "Subscription",
+    "connect",
+    "status",
+]
+
+T = TypeVar("T")
 
 log = structlog.get_logger()
 
@@ -59,14 +77,38 @@ class BusSettings:
     pending_bytes: int = PENDING_BYTES
 
 
-@dataclass(frozen=True, slots=True)
-class Received:
-    """A message. `headers` is None where there are none."""
+class _Client(Client):
+    """nats-py's client, save that a connection in trouble is always dropped at once and made again."""
 
-    subject: str
-    data: bytes
-    reply: str = ""
-    headers: Mapping[str, str] | None = None
+    async def _process_err(self, err_msg: str) -> None:
+        if "permissions violation" in err_msg.lower():
+            await super()._process_err(err_msg)
+        else:  # "slow consumer", "authentication revoked" …: nats-py would close for good
+            error = NatsError(f"nats: {err_msg}")
+            await self._error_cb(error)
+            await self._process_op_err(error)
+
+    async def _process_op_err(self, e: Exception) -> None:
+        writer = getattr(self._transport, "_io_writer", None)
+        if writer is not None:  # closing would first wait until a server that is hung has read everything
+            writer.transport.abort()
+        await super()._process_op_err(e)
+
+    def forget_unsent(self) -> None:
+        """What the lost connection did not send: the next one would send it, long after its sender gave up."""
+        self._pending = []
+        self._pending_data_size = 0
+
+
+async def _heeding(work: Awaitable[T]) -> T:
+    """Await a call of nats-py that may flush: that swallows a cancellation, and with it a time-out or a stop."""
+    task = asyncio.current_task()
+    assert task is not None
+    before = task.cancelling()
+    value = await work
+    if task.cancelling() > before:
+        raise asyncio.CancelledError
+    return value
 
 
 class Bus:
@@ -74,7 +116,7 @@ class Bus:
 
     def __init__(self, settings: BusSettings) -> None:
         self.settings = settings
-        self._nc = Client()
+        self._nc = _Client()
         self._connected = asyncio.Event()
         self._waiting: dict[str, asyncio.Future[Received]] = {}
         self._exchanges: dict[str, Exchange] = {}
@@ -83,7 +125,8 @@ class Bus:
         self._subscriptions: dict[int, Subscription] = {}
         self._on_disconnect: list[Callable[[], None]] = []
         self._on_reconnect: list[Callable[[], None]] = []
-        self._closing = False
+        self._opened = self._closing = False
+        self._complaint = ""
 
     @property
     def connected(self) -> bool:
@@ -113,7 +156,7 @@ class Bus:
 
     # Publishing and requests
 
-    def check(self, subject: str, size: int) -> None:
+    def check(self, subject: str, size: int = 0) -> None:
         """Refuse what the server would answer by hanging up. Raises ProtocolError or Refused (too_large)."""
         if (
             not subject
@@ -131,18 +174,23 @@ class Bus:
         self, subject: str, data: bytes, reply: str = "", headers: dict[str, str] | None = None
     ) -> None:
         """Hand a message to the connection. Raises Unavailable while it is down: nothing is queued for later."""
-        self.check(subject, len(data))
+        size = len(data)
+        if headers:
+            size += 16 + sum(len(name) + len(value.encode()) + 4 for name, value in headers.items())
+        self.check(subject, size)
+        if reply:
+            self.check(reply)
         if not self.connected:
             raise Unavailable("the broker is away")
         try:
-            await self._nc.publish(subject, data, reply, headers)
+            await _heeding(self._nc.publish(subject, data, reply, headers))
         except NatsError as exc:
             raise Unavailable(f"the broker is away: {exc}") from exc
 
     async def flush(self, timeout: float = 5) -> None:
         """Wait until the server has seen all that was published before. Raises Unavailable."""
         try:
-            await self._nc.flush(timeout=timeout)  # type: ignore[arg-type]  # it takes any number
+            await _heeding(self._nc.flush(timeout=timeout))  # type: ignore[arg-type]  # it takes any number
         except (NatsError, TimeoutError) as exc:
             raise Unavailable(f"the broker does not answer: {exc}") from exc
 
@@ -217,35 +265,45 @@ class Bus:
     # Life
 
     async def _open(self) -> None:
-        settings = self.settings
         for wait in delays(random.random, 0.05, 2):
             try:
-                await self._nc.connect(
-                    servers=settings.url.split(","),
-                    name=settings.name,
-                    user=settings.user,
-                    password=settings.password,
-                    inbox_prefix=settings.inbox_prefix,
-                    ping_interval=settings.ping_interval,  # type: ignore[arg-type]  # it takes any number
-                    max_outstanding_pings=settings.max_outstanding_pings,
-                    max_reconnect_attempts=-1,
-                    reconnect_time_wait=0.1,  # type: ignore[arg-type]
-                    connect_timeout=3,
-                    allow_reconnect=False,  # not before the first connection: we wait ourselves
-                    error_cb=self._failed,
-                    disconnected_cb=self._went_down,
-                    reconnected_cb=self._came_back,
-                    closed_cb=self._ended,
-                )
+                await self._connect()
                 break
             except (TimeoutError, OSError, NatsError) as exc:
-                log.info("the broker cannot be reached, trying again", url=settings.url, error=repr(exc))
-                self._nc = Client()
-                await asyncio.sleep(wait)
+                await self._failed(exc)
+            except BaseException:
+                await self._nc.close()
+                raise
+            await self._nc.close()
+            self._nc = _Client()
+            await asyncio.sleep(wait)
         self._nc.options["allow_reconnect"] = True
         self._inbox = self.inbox()
         await self._nc.subscribe(f"{self._inbox}.*", cb=self._answered)
+        self._complaint = ""
+        self._opened = True
         self._connected.set()
+
+    async def _connect(self) -> None:
+        settings = self.settings
+        await self._nc.connect(
+            servers=settings.url.split(","),
+            name=settings.name,
+            user=settings.user,
+            password=settings.password,
+            inbox_prefix=settings.inbox_prefix,
+            ping_interval=settings.ping_interval,  # type: ignore[arg-type]  # it takes any number
+            max_outstanding_pings=settings.max_outstanding_pings,
+            max_reconnect_attempts=-1,
+            reconnect_time_wait=0.1,  # type: ignore[arg-type]
+            connect_timeout=3,
+            flush_timeout=2,  # a publish waits no longer for a server that does not read
+            allow_reconnect=False,  # not before the first connection: it would hide a refused login
+            error_cb=self._failed,
+            disconnected_cb=self._went_down,
+            reconnected_cb=self._came_back,
+            closed_cb=self._ended,
+        )
 
     async def _answered(self, msg: Msg) -> None:
         token = msg.subject.rpartition(".")[2]
@@ -262,14 +320,16 @@ class Bus:
             BUS_DROPPED.labels(connection=self.settings.name).inc()
             subscription = self._subscriptions.get(exc.sid)
             if subscription is not None:
-                subscription._lost()
-        else:
-            log.warning("broker connection", connection=self.settings.name, error=repr(exc))
+                self._tell([subscription._lost])
+        elif repr(exc) != self._complaint:  # said once, not at each of ten attempts a second
+            self._complaint = repr(exc)
+            log.warning("broker connection", connection=self.settings.name, error=self._complaint)
 
     async def _went_down(self) -> None:
         if not self._connected.is_set():
             return
         self._connected.clear()
+        self._nc.forget_unsent()
         for exchange in self._exchanges.values():
             exchange._break()
         for future in list(self._waiting.values()):
@@ -277,20 +337,25 @@ class Bus:
                 future.set_exception(FateUnknown("the connection to the broker broke"))
         if not self._closing:
             log.warning("the broker went away", connection=self.settings.name)
-        for callback in list(self._on_disconnect):
-            callback()
+        self._tell(self._on_disconnect)
 
     async def _came_back(self) -> None:
         BUS_RECONNECTS.labels(connection=self.settings.name).inc()
         log.info("the broker is back", connection=self.settings.name)
+        self._complaint = ""
         self._connected.set()
-        for subscription in list(self._subscriptions.values()):
-            subscription._lost()
-        for callback in list(self._on_reconnect):
-            callback()
+        self._tell([subscription._lost for subscription in self._subscriptions.values()])
+        self._tell(self._on_reconnect)
+
+    def _tell(self, callbacks: Sequence[Callable[[], None]]) -> None:
+        for callback in list(callbacks):
+            try:
+                callback()
+            except Exception:  # it would end nats-py's own tasks, and nobody would hear of it
+                log.exception("a callback of the bus failed")
 
     async def _ended(self) -> None:
-        if not self._closing:
+        if self._opened and not self._closing:
             log.error("the broker connection ended for good", connection=self.settings.name)
 
     async def _close(self) -> None:
@@ -298,7 +363,7 @@ class Bus:
         if self.connected:
             with contextlib.suppress(NatsError, asyncio.TimeoutError, OSError):
                 await self._nc.flush(timeout=2)
-        await self._nc.close()
+        await _heeding(self._nc.close())
 
 
 def _received(msg: Msg) -> Received:
@@ -316,36 +381,6 @@ async def connect(settings: BusSettings) -> AsyncIterator[Bus]:
         await bus._close()
 
 
-class Exchange:
-    """The answers to one request. Bounded: a peer that answers without end loses its oldest answers."""
-
-    _BOUND = 1024
-
-    def __init__(self) -> None:
-        self._answers: asyncio.Queue[Received | None] = asyncio.Queue(self._BOUND)
-
-    def _put(self, received: Received | None) -> None:
-        if self._answers.full():
-            self._answers.get_nowait()
-        self._answers.put_nowait(received)
-
-    def _break(self) -> None:
-        self._put(None)
-
-    async def next(self, timeout: float) -> Received:
-        """The next answer. Raises NoResponders, FateUnknown (at the disconnect), TimedOut (after `timeout` s)."""
-        try:
-            async with asyncio.timeout(timeout):
-                received = await self._answers.get()
-        except TimeoutError as exc:
-            raise TimedOut(f"nothing heard for {timeout:g} s") from exc
-        if received is None:
-            raise FateUnknown("the connection to the broker broke")
-        if status(received) == "503" and not received.data:
-            raise NoResponders("nobody is there")
-        return received
-
-
 class Subscription:
     """A subscription; an error in its handler is logged and does not end it."""
 
@@ -359,13 +394,16 @@ class Subscription:
 
     async def _start(self, subject: str, queue: str) -> None:
         settings = self._bus.settings
+        self._bus.check(subject)
         try:
-            subscription = await self._bus._nc.subscribe(
-                subject,
-                queue,
-                cb=self._received,
-                pending_msgs_limit=settings.pending_messages,
-                pending_bytes_limit=settings.pending_bytes,
+            subscription = await _heeding(
+                self._bus._nc.subscribe(
+                    subject,
+                    queue,
+                    cb=self._received,
+                    pending_msgs_limit=settings.pending_messages,
+                    pending_bytes_limit=settings.pending_bytes,
+                )
             )
         except NatsError as exc:
             raise Unavailable(f"cannot subscribe: {exc}") from exc
@@ -382,127 +420,14 @@ class Subscription:
         if self._on_lost is not None:
             self._on_lost()
 
-    async def close(self) -> None:
-        """Stop hearing; what was not handled yet is dropped."""
+    async def close(self, *, drain: bool = False) -> None:
+        """Stop hearing. What came and was not handled yet is dropped, or handled first (`drain`)."""
         subscription, self._subscription = self._subscription, None
         if subscription is None:
             return
         self._bus._subscriptions.pop(subscription._id, None)
-        with contextlib.suppress(NatsError):
-            await subscription.unsubscribe()
-
-
-class Following:
-    """What `Bus.following` hands out: lists of messages in order; `None` where some were lost in between."""
-
-    def __init__(self, bound: int) -> None:
-        self._bound = bound
-        self._messages: list[Received] = []
-        self._bytes = 0
-        self._gone = False
-        self._ready = asyncio.Event()
-
-    def put(self, received: Received) -> None:
-        if self._bytes > self._bound:
-            self._messages.clear()
-            self._bytes = 0
-            self.lose()
-        self._messages.append(received)
-        self._bytes += len(received.data)
-        self._ready.set()
-
-    def lose(self) -> None:
-        """Some messages are missing."""
-        self._gone = True
-        self._ready.set()
-
-    def __aiter__(self) -> Following:
-        return self
-
-    async def __anext__(self) -> list[Received] | None:
-        await self._ready.wait()
-        if self._gone:
-            self._gone = False
-            if not self._messages:
-                self._ready.clear()
-            return None
-        messages, self._messages, self._bytes = self._messages, [], 0
-        self._ready.clear()
-        return messages
-
-
-_BUSY = refusal(Refused(Code.BUSY, "too many requests at once, try again"))
-
-
-@dataclass(slots=True)
-class EndpointStats:
-    """What the services convention reports of an endpoint; times in nanoseconds."""
-
-    requests: int = 0
-    errors: int = 0
-    last_error: str = ""
-    processing: int = 0
-
-
-@dataclass(slots=True)
-class Server:
-    """Requests being answered. `close` stops taking new ones and waits for those under way."""
-
-    _bus: Bus
-    _handler: Callable[[Received], Awaitable[bytes | None]]
-    _limit: int
-    _subscription: Subscription | None = None
-    _tasks: set[asyncio.Task[None]] = field(default_factory=set)
-    stats: EndpointStats = field(default_factory=EndpointStats)
-
-    @property
-    def in_flight(self) -> int:
-        return len(self._tasks)
-
-    def _received(self, received: Received) -> None:
-        if len(self._tasks) >= self._limit:
-            task = asyncio.create_task(self._reply(received, _BUSY), name=f"busy {received.subject}")
-        else:
-            task = asyncio.create_task(self._handle(received), name=f"answer {received.subject}")
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
-
-    async def _handle(self, received: Received) -> None:
-        loop = asyncio.get_running_loop()
-        began = loop.time()
-        self.stats.requests += 1
-        try:
-            reply = await self._handler(received)
-        except Exception as exc:  # the last line: a handler turns what it expects into replies itself
-            log.exception("a request could not be handled", subject=received.subject)
-            self.stats.errors += 1
-            self.stats.last_error = repr(exc)
-            return
-        finally:
-            self.stats.processing += int((loop.time() - began) * 1e9)
-        if reply is not None:
-            await self._reply(received, reply)
-
-    async def _reply(self, received: Received, reply: bytes) -> None:
-        if not received.reply:
-            return
-        try:
-            await self._bus.publish(received.reply, reply)
-        except (Unavailable, Refused) as exc:
-            log.warning("an answer could not be sent", subject=received.subject, error=str(exc))
-
-    async def close(self, grace: float = 5) -> None:
-        if self._subscription is not None:
-            await self._subscription.close()
-        if self._tasks:
-            await asyncio.wait(self._tasks, timeout=grace)
-        for task in list(self._tasks):
-            task.cancel()
-        if self._tasks:
-            await asyncio.gather(*self._tasks, return_exceptions=True)
-
-
-def status(received: Received) -> str:
-    """The status line that the server put into a reply's headers: "204", "404", … or ""."""
-    headers: Any = received.headers
-    return str(headers.get("Status", "")) if headers else ""
+        with contextlib.suppress(NatsError, TimeoutError):
+            if drain and self._bus.connected:
+                await asyncio.wait_for(subscription.drain(), 2)  # type: ignore[no-untyped-call]
+            else:
+                await _heeding(subscription.unsubscribe())

@@ -126,20 +126,31 @@ class Page:
     last_seq: int
 
 
-_NOTHING_FOLLOWS = 2**63 - 1  # the leader has nothing more of the subject, whatever the stream's last sequence is
-
-
 async def read(
     bus: Bus, stream: str, subject: str, seq: int, max_bytes: int = READ_BYTES, count: int = 4096
 ) -> Page:
-    """Messages of a subject (wildcards allowed) from `seq` on, from any replica. Raises Unavailable, TimedOut."""
+    """Messages of a subject (wildcards allowed) from `seq` on, from any replica. Raises Unavailable, TimedOut.
+
+    A page without messages is the leader's word that none follow, up to its `last_seq`.
+    """
     page = await _direct(
         bus, stream, {"seq": max(seq, 1), "next_by_subj": subject, "batch": count, "max_bytes": max_bytes}
     )
     if page.messages:
         return page
+    last_seq = await last_sequence(
+        bus, stream
+    )  # before the look, so that what comes meanwhile lies beyond it
     first = await first_message(bus, stream, subject, seq)  # a replica that lags says "nothing" too
-    return Page([first], True, first.seq) if first else Page([], False, _NOTHING_FOLLOWS)
+    return Page([first], True, first.seq) if first else Page([], False, last_seq)
+
+
+async def last_sequence(bus: Bus, stream: str) -> int:
+    """The newest sequence of a stream, from its leader. Raises Unavailable."""
+    answer = await api(bus, subjects.stream_api("INFO", stream))
+    if error := answer.get("error"):
+        raise Unavailable(f"cannot read {stream}: {error.get('description', error)}")
+    return int(answer["state"]["last_seq"])
 
 
 async def read_last(bus: Bus, stream: str, wanted: list[str], up_to: int | None = None) -> Page:
@@ -192,13 +203,10 @@ async def _direct(bus: Bus, stream: str, body: dict[str, Any], timeout: float = 
 
 
 async def read_all(bus: Bus, stream: str, subject: str, seq: int = 1) -> AsyncIterator[Stored]:
-    """All messages of a subject from `seq` on, page by page."""
-    while True:
-        page = await read(bus, stream, subject, seq)
+    """All messages of a subject from `seq` on, page by page, until the leader has no more."""
+    while (page := await read(bus, stream, subject, seq)).messages:
         for stored in page.messages:
             yield stored
-        if not page.more or not page.messages:
-            return
         seq = page.messages[-1].seq + 1
 
 

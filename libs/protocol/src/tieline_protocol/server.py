@@ -1,0 +1,94 @@
+"""Requests being answered: concurrently, under a bound, and to the end when it closes."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import structlog
+
+from tieline_protocol.errors import Code, Refused, TielineError
+from tieline_protocol.messages import refusal
+from tieline_protocol.received import Received
+
+if TYPE_CHECKING:
+    from tieline_protocol.bus import Bus, Subscription
+
+log = structlog.get_logger()
+
+_BUSY = refusal(Refused(Code.BUSY, "too many requests at once, try again"))
+_BROKEN = refusal(TielineError("the request could not be handled"))
+
+
+@dataclass(slots=True)
+class EndpointStats:
+    """What the services convention reports of an endpoint; times in nanoseconds."""
+
+    requests: int = 0
+    errors: int = 0
+    last_error: str = ""
+    processing: int = 0
+
+
+@dataclass(slots=True)
+class Server:
+    """Requests being answered. `close` stops taking new ones and waits for those under way."""
+
+    _bus: Bus
+    _handler: Callable[[Received], Awaitable[bytes | None]]
+    _limit: int
+    _subscription: Subscription | None = None
+    _tasks: set[asyncio.Task[None]] = field(default_factory=set)
+    stats: EndpointStats = field(default_factory=EndpointStats)
+
+    @property
+    def in_flight(self) -> int:
+        return len(self._tasks)
+
+    def _received(self, received: Received) -> None:
+        if len(self._tasks) >= self._limit:
+            task = asyncio.create_task(self._reply(received, _BUSY), name=f"busy {received.subject}")
+        else:
+            task = asyncio.create_task(self._handle(received), name=f"answer {received.subject}")
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _handle(self, received: Received) -> None:
+        loop = asyncio.get_running_loop()
+        began = loop.time()
+        self.stats.requests += 1
+        try:
+            reply = await self._handler(received)
+        except Exception as exc:  # the last line: a handler turns what it expects into replies itself
+            log.exception("a request could not be handled", subject=received.subject)
+            self.stats.errors += 1
+            self.stats.last_error = repr(exc)
+            reply = _BROKEN
+        finally:
+            self.stats.processing += int((loop.time() - began) * 1e9)
+        if reply is not None:
+            await self._reply(received, reply)
+
+    async def _reply(self, received: Received, reply: bytes) -> None:
+        if not received.reply:
+            return
+        try:
+            try:
+                await self._bus.publish(received.reply, reply)
+            except Refused as exc:  # too large: whoever asked is told so instead of waiting in vain
+                await self._bus.publish(received.reply, refusal(exc))
+        except TielineError as exc:
+            log.warning("an answer could not be sent", subject=received.subject, error=str(exc))
+
+    async def close(self, grace: float = 5) -> None:
+        """Stop taking requests; answer those that came, for `grace` seconds."""
+        if self._subscription is not None:
+            await self._subscription.close(drain=True)
+        if self._tasks:
+            await asyncio.wait(self._tasks, timeout=grace)
+        for task in list(self._tasks):
+            task.cancel()
+        if self._tasks:
+            await asyncio.gather(*self._tasks, return_exceptions=True)
