@@ -34,7 +34,7 @@ check: setup ## formatting, lint, types
 	$(BIN)/mypy --no-strict-optional --allow-untyped-defs --allow-untyped-calls --allow-incomplete-defs --check-untyped-defs tests bench
 
 test: setup ## all tests but the long ones
-	$(BIN)/pytest -n 3 --dist loadgroup -m "not long" -q
+	$(BIN)/pytest -n 3 --dist loadfile -m "not long" -q
 
 test-fast: setup ## pure modules and their properties
 	$(BIN)/pytest -q tests/unit

@@ -14,7 +14,7 @@ from tests.support.system import System
 
 @pytest.fixture(scope="session")
 def shared_system(tmp_path_factory: pytest.TempPathFactory) -> Iterator[System]:
-    """A running system that no test breaks. Its users are in the group `shared`: one worker, one system."""
+    """A running system that no test breaks. One for each worker of a run."""
     system = System(tmp_path_factory.mktemp("system"))
     asyncio.run(system.__aenter__())
     yield system

@@ -19,7 +19,6 @@ def example(page: str) -> str:
 
 
 @pytest.mark.timeout(40)
-@pytest.mark.xdist_group("shared")
 @pytest.mark.parametrize(
     ("page", "printed"), [("README.md", "Hello, world."), ("docs/python-client.md", "not_found\n")]
 )

@@ -13,7 +13,6 @@ BOUND = 1.0  # seconds; the promise is 0.2, the rest is for two cores that other
 
 
 @pytest.mark.timeout(60)
-@pytest.mark.xdist_group("shared")
 async def test_a_flood_in_the_shell_delays_no_permission_and_no_answer(
     frontend: Callable[[], Frontend],
 ) -> None:

@@ -17,7 +17,7 @@ from tests.support.system import System
 
 NewFrontend = Callable[[], Frontend]
 
-pytestmark = [pytest.mark.timeout(40), pytest.mark.xdist_group("shared")]
+pytestmark = pytest.mark.timeout(40)
 
 
 async def test_a_prompt_is_answered_word_for_word(frontend: NewFrontend) -> None:

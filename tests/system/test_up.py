@@ -82,7 +82,6 @@ def is_new(system: System, name: str, old: int) -> bool:
 
 
 @pytest.mark.timeout(30)
-@pytest.mark.xdist_group("shared")
 async def test_a_second_system_on_the_same_data_is_refused(shared_system: System, tmp_path: Path) -> None:
     second = System(tmp_path, ready=False)
     second._args[second._args.index("--data") + 1] = str(shared_system.data)
@@ -94,7 +93,6 @@ async def test_a_second_system_on_the_same_data_is_refused(shared_system: System
 
 
 @pytest.mark.timeout(30)
-@pytest.mark.xdist_group("shared")
 async def test_a_port_that_is_taken_ends_the_start_with_the_reason(
     shared_system: System, tmp_path: Path
 ) -> None:
@@ -107,7 +105,6 @@ async def test_a_port_that_is_taken_ends_the_start_with_the_reason(
     assert second.processes() == {}
 
 
-@pytest.mark.xdist_group("shared")
 async def test_a_token_can_be_minted_for_anybody(shared_system: System) -> None:
     token = minted("ann", shared_system)
 
