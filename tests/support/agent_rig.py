@@ -60,7 +60,8 @@ class Backend:
         """The payload of a response; an error fails the test."""
         answer = await self.ask(action, payload)
         assert answer["type"] == "response", answer
-        return answer["payload"]
+        answered: dict[str, Any] = answer["payload"]
+        return answered
 
     async def opened(self, **new: Any) -> str:
         """Initialize and make a session; its id. The events until then are dropped."""
@@ -68,7 +69,7 @@ class Backend:
         made = await self.do("agent.session.new", {"cwd": "", "mcp_servers": [], **new})
         await self.until("session_status")
         self.frames.clear()
-        return made["session_id"]
+        return str(made["session_id"])
 
     async def prompt(self, text: str, generation: int = 1, **more: Any) -> None:
         assert await self.do("agent.prompt", {"text": text, "prompt_generation": generation, **more}) == {
@@ -152,7 +153,7 @@ async def agent_rig(
 RAW_AGENT = (sys.executable, str(Path(__file__).with_name("raw_agent.py")))
 
 
-def steps(*what: dict[str, Any]) -> str:
+def steps(*what: Any) -> str:
     """A prompt for the raw agent."""
     return orjson.dumps(what).decode()
 

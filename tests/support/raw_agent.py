@@ -12,9 +12,12 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Callable
+from functools import partial
+from typing import Any
 
 SESSION = "raw-1"
-ANSWERS = {
+ANSWERS: dict[str, Any] = {
     "initialize": {"protocolVersion": 1, "agentCapabilities": {"loadSession": True}},
     "session/new": {"sessionId": SESSION},
     "session/load": {},
@@ -28,8 +31,8 @@ changed = threading.Condition()
 writing = threading.Lock()
 
 
-def send(message: object) -> None:
-    line(json.dumps({"jsonrpc": "2.0", **message}))  # type: ignore[dict-item]
+def send(message: dict[str, Any]) -> None:
+    line(json.dumps({"jsonrpc": "2.0", **message}))
 
 
 def line(text: str) -> None:
@@ -38,7 +41,7 @@ def line(text: str) -> None:
         sys.stdout.flush()
 
 
-def update(what: dict[str, object]) -> None:
+def update(what: dict[str, Any]) -> None:
     send({"method": "session/update", "params": {"sessionId": SESSION, "update": what}})
 
 
@@ -46,12 +49,12 @@ def say(text: str) -> None:
     update({"sessionUpdate": "agent_message_chunk", "content": {"type": "text", "text": text}})
 
 
-def wait(condition: object) -> None:
+def wait(condition: Callable[[], bool]) -> None:
     with changed:
-        changed.wait_for(condition, 30)  # type: ignore[arg-type]
+        changed.wait_for(condition, 30)
 
 
-def carry_out(id: object, steps: list[dict[str, object]]) -> None:
+def carry_out(id: object, steps: list[dict[str, Any]]) -> None:
     before = heard.count("session/cancel")
     for step in steps:
         match step:
@@ -60,7 +63,7 @@ def carry_out(id: object, steps: list[dict[str, object]]) -> None:
             case {"line": text}:
                 line(str(text))
             case {"update": what}:
-                update(what)  # type: ignore[arg-type]
+                update(what)
             case {"say": text}:
                 say(str(text))
             case {"ask": asked, **more}:
@@ -68,23 +71,23 @@ def carry_out(id: object, steps: list[dict[str, object]]) -> None:
                     {"optionId": "allow", "name": "Allow", "kind": "allow_once"},
                     {"optionId": "reject", "name": "Reject", "kind": "reject_once"},
                 ]
-                tool = {"toolCallId": "t1", "title": "Do it", "kind": "execute", **(more.get("tool") or {})}  # type: ignore[dict-item]
+                tool = {"toolCallId": "t1", "title": "Do it", "kind": "execute", **(more.get("tool") or {})}
                 params = {
                     "sessionId": SESSION,
                     "toolCall": tool,
                     "options": options,
                     **(more.get("more") or {}),
-                }  # type: ignore[dict-item]
+                }
                 send({"id": asked, "method": "session/request_permission", "params": params})
             case {"answer": asked}:
-                wait(lambda asked=asked: asked in answers)
+                wait(partial(answers.__contains__, asked))
                 say(json.dumps(answers[asked]))
             case {"cancel": _}:
                 wait(lambda: heard.count("session/cancel") > before)
             case {"heard": _}:
                 say(" ".join(heard))
             case {"sleep": seconds}:
-                time.sleep(float(seconds))  # type: ignore[arg-type]
+                time.sleep(float(seconds))
             case {"child": seconds}:
                 child = subprocess.Popen(["sleep", str(seconds)], stdin=subprocess.DEVNULL)
                 say(str(child.pid))
@@ -96,7 +99,7 @@ def carry_out(id: object, steps: list[dict[str, object]]) -> None:
                 os.close(1)
                 os.close(0)
             case {"exit": code}:
-                os._exit(int(code))  # type: ignore[arg-type]
+                os._exit(int(code))
 
 
 def main() -> None:

@@ -43,7 +43,8 @@ async def socket(rig: Rig, **headers: str):
 async def read(connection: ClientConnection) -> dict[str, Any]:
     message = await connection.recv()
     assert isinstance(message, str), "only text frames"
-    return json.loads(message)
+    frame: dict[str, Any] = json.loads(message)
+    return frame
 
 
 async def until(connection: ClientConnection, **members: Any) -> dict[str, Any]:
@@ -369,7 +370,7 @@ async def test_a_cancel_closes_the_open_tools_before_the_agent_hears_of_it(tmp_p
         )
         await until(connection, type="permission_request")
         await connection.send('{"id":"c","type":"request","action":"agent.cancel","payload":null}')
-        frames = []
+        frames: list[dict[str, Any]] = []
         while len(frames) < 7:
             frames.append(await read(connection))
         seen = [
@@ -501,7 +502,7 @@ async def test_odd_lines_of_the_agent_harm_nobody(tmp_path: Path):
         )
         raw = await connection.recv()
         assert r'"text":"half \ud83d emoji"' in raw
-        events = []
+        events: list[dict[str, Any]] = []
         while not events or events[-1]["type"] != "complete":
             events.append(await read(connection))
 
@@ -692,3 +693,26 @@ async def test_without_epochs_the_newest_connection_has_the_stream(tmp_path: Pat
             await prompt(new, {"say": "x"}, END)
 
             assert (await until(new, type="complete"))["prompt_generation"] == 3
+
+
+async def test_broken_text_costs_only_its_own_connection(tmp_path: Path):
+    """B19: closed with 1007; the turn goes on and the next connection hears the rest."""
+    async with running(tmp_path) as rig:
+        async with socket(rig) as connection:
+            await session(connection)
+            await prompt(connection, {"say": "one"}, {"sleep": 0.2}, {"say": "two"}, END)
+            await until(connection, type="message_chunk")
+            await connection.send(b"\xff\xfe", text=True)
+            await connection.wait_closed()
+            assert connection.close_code == 1007
+        async with socket(rig) as connection:
+            assert (await until(connection, type="message_chunk"))["text"] == "two"
+            assert (await until(connection, type="complete"))["prompt_generation"] == 3
+
+
+async def test_the_end_of_the_instance_closes_the_stream_as_going_away(tmp_path: Path):
+    async with running(tmp_path) as rig, socket(rig) as connection:
+        await rig.agent.__aexit__()
+        await connection.wait_closed()
+
+        assert connection.close_code == 1001

@@ -1,4 +1,5 @@
 import json
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -115,7 +116,7 @@ def test_a_request_of_ours_has_every_member():
     }
 
 
-READERS = {
+READERS: dict[str, tuple[Any, ...]] = {
     "text": (envelope.text, "", ["x", ""], [1, True, [], {}]),
     "flag": (envelope.flag, False, [True, False], [1, "true", []]),
     "number": (envelope.number, 0, [0, 2**64 - 1], ["3", -1, 2**64, 1.0, True]),

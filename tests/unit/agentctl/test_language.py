@@ -65,7 +65,8 @@ def test_the_pieces_of_a_text_put_together_are_the_text(text: str):
 
 
 def test_a_history_is_cut_at_a_prompt():
-    user, agent = {"sessionUpdate": "user_message_chunk"}, {"sessionUpdate": "agent_message_chunk"}
+    user: dict[str, object] = {"sessionUpdate": "user_message_chunk"}
+    agent: dict[str, object] = {"sessionUpdate": "agent_message_chunk"}
 
     assert shortened([user, agent], 2) == [user, agent]
     assert shortened([user, agent, user, agent], 3) == [user, agent]

@@ -14,7 +14,7 @@ def diff(old: str | None, new: str) -> dict[str, Any]:
     return {"type": "diff", "path": "/w/a.py", "oldText": old, "newText": new}
 
 
-TOOLS = {
+TOOLS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
     "a read": (
         {
             "kind": "read",

@@ -99,6 +99,7 @@ def test_a_question_made_of_wrong_types_is_still_a_question():
     assert permission.options == [{"option_id": "", "name": "", "kind": ""}]
     assert permission.details == {}
     assert asked(options=None).options == []
+    assert asked(options=7).options == []
 
 
 def test_auto_approval_takes_the_first_option_that_allows():

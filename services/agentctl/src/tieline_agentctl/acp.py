@@ -97,10 +97,10 @@ class _Transport:
         try:
             message = jsontext.loads(line, keep_surrogates=True)
         except jsontext.BadJson as error:
-            log.warning("the agent wrote a line that is not JSON", error=str(error), line=repr(line[:200]))
+            log.warning("the agent wrote a line that is not JSON", error=str(error), bytes=len(line))
             return None
         if not isinstance(message, dict):
-            log.warning("the agent wrote JSON that is no message", line=repr(line[:200]))
+            log.warning("the agent wrote JSON that is no message", bytes=len(line))
             return None
         return message
 

@@ -16,7 +16,7 @@ from tieline_agentctl import clock, wall
 from tieline_agentctl.agent_process import AgentProcess
 from tieline_agentctl.agent_requests import AgentRequests
 from tieline_agentctl.agent_settings import AgentFailure, AgentSettings, command_line
-from tieline_agentctl.agent_stream import AgentStream
+from tieline_agentctl.agent_stream import GOING_AWAY, REPLACED, AgentStream
 from tieline_agentctl.conversation import Conversation
 from tieline_agentctl.epoch import HEADER, Epochs, epoch_of
 from tieline_agentctl.event_queue import EventQueue
@@ -67,7 +67,7 @@ class Agent:
         await self.stop()
         self._tunnel.fail_all("shutting down")
         if self._stream is not None:
-            await self._stream.give_way()
+            await self._stream.give_way(*GOING_AWAY)
         await self._scope.close()
 
     # the process
@@ -113,7 +113,6 @@ class Agent:
             self._process = process
             self._conversation = Conversation(self._settings, process, self._events, timestamp)
             self._state = "running"
-            self._scope.spawn(process.read_stderr(), "agent stderr")
             self._watch = self._scope.spawn(self._until_gone(process, self._conversation), "agent watch")
             return self.command
 
@@ -126,7 +125,7 @@ class Agent:
             if self._running:
                 self._state = "stopping"
                 await process.stop(self._settings.stop_grace)
-                self._state = "stopped"
+            self._state = "stopped"
             await asyncio.wait([watch], timeout=_DRAIN_PATIENCE)
             if not watch.done():
                 log.warning("the agent's last output found no room and is lost")
@@ -135,6 +134,7 @@ class Agent:
             self._watch = None
 
     async def _until_gone(self, process: AgentProcess, conversation: Conversation) -> None:
+        stderr = self._scope.spawn(process.read_stderr(), "agent stderr")
         exited = self._scope.spawn(process.exited(), "agent exit")
         ended = self._scope.spawn(process.output_ended.wait(), "agent output")
         try:
@@ -145,11 +145,13 @@ class Agent:
             if self._process is process and self._state == "running":
                 self._state = "error" if code else "stopped"
             await ended
+            await asyncio.wait([stderr], timeout=_DRAIN_PATIENCE)
         finally:
-            exited.cancel()
-            ended.cancel()
+            for task in (stderr, exited, ended):
+                task.cancel()
             self._tell_exit(process, conversation)
             await conversation.close()
+            process.close()
 
     def _tell_exit(self, process: AgentProcess, conversation: Conversation) -> None:
         code = -1 if process.exit_code is None else process.exit_code
@@ -194,10 +196,10 @@ class Agent:
         stream = AgentStream(websocket, self._events, self._tunnel, self._requests.carry_out, timestamp)
         async with self._handing_over:
             if epoch < self._epochs.highest:
-                await websocket.close(4001, "a newer connection has this stream")
+                await websocket.close(*REPLACED)
                 return
             if self._stream is not None:
-                await self._stream.give_way()
+                await self._stream.give_way(*REPLACED)
             self._stream = stream
         try:
             await stream.serve()

@@ -4,10 +4,14 @@ Knows nothing of ACP: lines in, lines out, stderr in a ring, an exit code.
 """
 
 import asyncio
+import os
 import re
 import signal
+import subprocess
+from asyncio.streams import FlowControlMixin
 from collections import deque
 from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import PurePath
 
 import structlog
@@ -28,35 +32,54 @@ _ANSI = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)|[@
 
 
 class AgentProcess:
-    """One run of the agent."""
+    """One run of the agent. `close` when nobody will read it any more."""
 
-    def __init__(self, process: asyncio.subprocess.Process) -> None:
-        assert process.stdin is not None
-        assert process.stdout is not None
-        assert process.stderr is not None
+    def __init__(self, process: "subprocess.Popen[bytes]") -> None:
         self._process = process
-        self._stdin = process.stdin
-        self._stdout = process.stdout
-        self._stderr = process.stderr
+        self._stdout = asyncio.StreamReader(_READ_AHEAD)
+        self._stderr = asyncio.StreamReader(_READ_AHEAD)
+        self._stdin: asyncio.StreamWriter
+        self._pipes: list[asyncio.BaseTransport] = []
         self._ring: deque[str] = deque(maxlen=STDERR_LINES)
         self._writing = asyncio.Lock()
         self._reading: asyncio.Timeout | None = None
+        self._gone = asyncio.Event()
         self.output_ended = asyncio.Event()
 
     @classmethod
     async def start(cls, argv: Sequence[str], cwd: PurePath, env: Mapping[str, str]) -> "AgentProcess":
         """OSError when there is no such command."""
-        process = await asyncio.create_subprocess_exec(
-            *argv,
-            cwd=cwd,
-            env=dict(env),
-            stdin=asyncio.subprocess.PIPE,
-            stdout=asyncio.subprocess.PIPE,
-            stderr=asyncio.subprocess.PIPE,
-            limit=_READ_AHEAD,
-            start_new_session=True,
-        )
-        return cls(process)
+        self = cls(_spawned(argv, cwd, env))
+        await self._connect()
+        return self
+
+    async def _connect(self) -> None:
+        loop = asyncio.get_running_loop()
+        self._pidfd = os.pidfd_open(self.pid)
+        loop.add_reader(self._pidfd, self._ended)
+        for reader, pipe in ((self._stdout, self._process.stdout), (self._stderr, self._process.stderr)):
+            transport, _ = await loop.connect_read_pipe(partial(asyncio.StreamReaderProtocol, reader), pipe)
+            self._pipes.append(transport)
+        write, protocol = await loop.connect_write_pipe(FlowControlMixin, self._process.stdin)
+        self._stdin = asyncio.StreamWriter(write, protocol, None, loop)
+        self._pipes.append(write)
+
+    def _ended(self) -> None:
+        self._process.wait()
+        self._forget_pidfd()
+        self._gone.set()
+
+    def _forget_pidfd(self) -> None:
+        if self._pidfd >= 0:
+            asyncio.get_running_loop().remove_reader(self._pidfd)
+            os.close(self._pidfd)
+            self._pidfd = -1
+
+    def close(self) -> None:
+        """Let go of its pipes."""
+        self._forget_pidfd()
+        for pipe in self._pipes:
+            pipe.close()
 
     @property
     def pid(self) -> int:
@@ -129,7 +152,7 @@ class AgentProcess:
 
     async def exited(self) -> int:
         """Wait for its end; children that it left behind are ended too. Returns the exit code."""
-        await self._process.wait()
+        await self._gone.wait()
         if self._reading is not None:
             try:
                 self._reading.reschedule(asyncio.get_running_loop().time() + _DRAIN)
@@ -147,13 +170,27 @@ class AgentProcess:
             groups.signal_session(self.pid, signal.SIGCONT)
             if not await self._gone_within(_TERM_GRACE):
                 groups.signal_session(self.pid, signal.SIGKILL)
-                await self._process.wait()
+                await self._gone.wait()
         await groups.end_session(self.pid, grace=_TERM_GRACE)
 
     async def _gone_within(self, seconds: float) -> bool:
         try:
             async with asyncio.timeout(seconds):
-                await self._process.wait()
+                await self._gone.wait()
         except TimeoutError:
             return False
         return True
+
+
+def _spawned(argv: Sequence[str], cwd: PurePath, env: Mapping[str, str]) -> "subprocess.Popen[bytes]":
+    # The loop's own subprocesses leave copies of the pipes in the child under uvloop: an agent that closes its stdout
+    # would go unnoticed.
+    return subprocess.Popen(
+        argv,
+        cwd=cwd,
+        env=dict(env),
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        start_new_session=True,
+    )

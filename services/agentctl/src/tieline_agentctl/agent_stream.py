@@ -20,7 +20,8 @@ from tieline_agentctl.scope import Scope
 log = structlog.get_logger()
 
 MOST_REQUESTS = 256
-REPLACED = 4001  # a close code of ours: a newer connection has the stream
+REPLACED = (4001, "a newer connection has this stream")  # a code of ours
+GOING_AWAY = (1001, "the instance ends")
 _CLOSE_PATIENCE = 1.0
 
 
@@ -43,7 +44,7 @@ class AgentStream:
         self._scope = Scope()
         self._sending = asyncio.Lock()
         self._over = asyncio.Event()
-        self._replaced = False
+        self._farewell: tuple[int, str] | None = None
         self._requests = 0
 
     async def serve(self) -> None:
@@ -54,12 +55,12 @@ class AgentStream:
             await self._over.wait()
         finally:
             await self._scope.close()
-        if self._replaced:
-            await self._close(REPLACED, "a newer connection has this stream")
+        if self._farewell is not None:
+            await self._close(*self._farewell)
 
-    async def give_way(self) -> None:
-        """A newer connection takes the stream: nothing is written here after this returns but the close."""
-        self._replaced = True
+    async def give_way(self, code: int, reason: str) -> None:
+        """Somebody else takes the stream, or nobody: nothing is written here after this returns but the close."""
+        self._farewell = (code, reason)
         await self._scope.close()
         self._over.set()
 
@@ -102,7 +103,7 @@ class AgentStream:
         try:
             frame = envelope.decode(text)
         except BadFrame as error:
-            log.warning("a frame on the agent stream is dropped", error=str(error), frame=text[:200])
+            log.warning("a frame on the agent stream is dropped", error=str(error), characters=len(text))
             return
         if frame.type == "request":
             self._scope.spawn(self._answer(frame), f"request {frame.action}")

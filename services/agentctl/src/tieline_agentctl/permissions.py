@@ -8,6 +8,7 @@ from collections import OrderedDict
 from dataclasses import dataclass, field
 from typing import Any
 
+from tieline_agentctl.acp_shapes import objects
 from tieline_agentctl.redact import capped, redacted
 
 MOST_OPEN = 100
@@ -90,8 +91,7 @@ def from_agent(
             kind=_str(option.get("kind")),
             metadata=option.get("_meta"),
         )
-        for option in params.get("options") or []
-        if isinstance(option, dict)
+        for option in objects(params.get("options"))
     ]
     raw = tool.get("rawInput")
     raw = raw if isinstance(raw, dict) else {}
