@@ -190,6 +190,8 @@ class Bus:
     async def flush(self, timeout: float = 5) -> None:
         """Wait until the server has seen all that was published before. Raises Unavailable."""
         try:
+            # nats-py writes its ping past what waits to be written: that must go first.
+            await _heeding(self._nc._flush_pending(force_flush=True))
             await _heeding(self._nc.flush(timeout=timeout))  # type: ignore[arg-type]  # it takes any number
         except (NatsError, TimeoutError) as exc:
             raise Unavailable(f"the broker does not answer: {exc}") from exc
