@@ -17,7 +17,7 @@ import structlog
 
 from tieline_protocol import jsontext, subjects
 from tieline_protocol.bus import Bus, Received, Server
-from tieline_protocol.errors import TielineError, TimedOut
+from tieline_protocol.errors import TielineError, TimedOut, Unavailable
 from tieline_protocol.messages import Request, answer, refusal
 
 log = structlog.get_logger()
@@ -105,6 +105,8 @@ async def serving(
             for scope in ((), (name,), (name, service.id)):
                 monitor = await bus.serve(subjects.service_verb(verb, *scope), _telling(tell))
                 monitors.append(monitor)
+        with contextlib.suppress(Unavailable):  # else the reconnect subscribes
+            await bus.flush()  # whoever is told that we are ready may ask at once
         yield service
     finally:
         for server in [*monitors, *(server for _, server in service.endpoints.values())]:
