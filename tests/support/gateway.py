@@ -16,6 +16,7 @@ from tieline_gateway.app import app
 from tieline_gateway.config import Config, Limits
 from tieline_protocol.service import Common, running
 from websockets.asyncio.client import ClientConnection, connect
+from websockets.exceptions import ConnectionClosed
 
 SECRET = b"a secret of at least thirty-two bytes"
 ORIGIN = "http://app.example"
@@ -41,6 +42,7 @@ class Raw:
         self.socket = socket
         self.frames: list[dict[str, Any]] = []
         self.events: list[dict[str, Any]] = []
+        self.done: asyncio.Future[None] = asyncio.get_running_loop().create_future()  # the socket has closed
         self._ids = itertools.count(1)
         self._news = asyncio.Event()
 
@@ -106,5 +108,8 @@ async def frontend(url: str, user: str = "ada", *, auth: bool = True, **options:
 
 
 async def _quietly(raw: Raw) -> None:
-    with contextlib.suppress(Exception):
-        await raw.read()
+    try:
+        with contextlib.suppress(ConnectionClosed):
+            await raw.read()
+    finally:
+        raw.done.set_result(None)

@@ -13,7 +13,7 @@ from typing import Any
 
 import orjson
 from tieline_protocol import bus as buses
-from tieline_protocol import jetstream, streams, subjects
+from tieline_protocol import jetstream, jsontext, streams, subjects
 from tieline_protocol.batch import Batch, Framer, encode
 from tieline_protocol.bus import Bus, BusSettings, Received
 from tieline_protocol.cursor import Cursor
@@ -42,7 +42,7 @@ class OwnedLog:
     def batch(self, *events: dict[str, Any] | bytes) -> tuple[str, Batch]:
         """The next batch (all of one type) and its type; it gets its offsets here."""
         texts = [event if isinstance(event, bytes) else orjson.dumps(event) for event in events]
-        kind = orjson.loads(texts[0])["type"]
+        kind = jsontext.loads(texts[0])["type"]
         first = self.last + 1
         now = int(time.time() * 1000)
         frames = b"".join(

@@ -10,7 +10,8 @@ from __future__ import annotations
 import asyncio
 import secrets
 from collections import OrderedDict
-from typing import Any
+from collections.abc import Awaitable, Callable
+from typing import Any, TypeVar
 
 from tieline_protocol import jsontext, subjects
 from tieline_protocol.bus import Bus
@@ -29,8 +30,10 @@ from tieline_protocol.messages import Request, outcome
 
 from tieline_gateway.heads import Sessions, ended
 
+T = TypeVar("T")
+
 _FIRST_WAIT, _MOST_WAIT = 0.05, 1.6
-_SILENCE = 10.0  # an owner that took a request answers sooner, or has been replaced meanwhile
+_SILENCE = 5.0  # an owner that took a request answers sooner, or has been replaced meanwhile
 _LAST_WORD = 3.0  # for the service that answers for sessions that nobody owns
 _KNOWN_OWNERS = 10_000
 
@@ -99,7 +102,7 @@ class Requests:
         patience = loop.time() + min(self._patience, action.seconds)
         wait = _FIRST_WAIT
         while True:
-            owner = await self._known_owner(session)
+            owner = await self._steady(lambda: self._known_owner(session), until)
             left = until - loop.time()
             if left <= 0:
                 raise TimedOut("no answer in time: whether it was done is not known")
@@ -116,12 +119,15 @@ class Requests:
             except (FateUnknown, TimedOut):
                 await self._reconnected(until)
                 self._owners.pop(session, None)
-                if await self._known_owner(session) != owner and not action.repeat:
+                now = await self._steady(lambda: self._known_owner(session), until)
+                if now != owner and not action.repeat:
                     raise Unavailable("the session changed hands: whether it was done is not known") from None
 
     async def _nobody(self, action: Action, request: Request, last: bool) -> bytes | None:
         """Nobody owns the session now. None: try again."""
-        record = await self._sessions.record(request.user, request.payload["session_id"])
+        session = request.payload["session_id"]
+        until = asyncio.get_running_loop().time() + self._patience
+        record = await self._steady(lambda: self._sessions.record(request.user, session), until)
         if record is None:
             raise Refused(Code.NOT_FOUND, "no such session")
         over = ended(record)
@@ -149,6 +155,18 @@ class Requests:
             return spliced(reply.data, self._result_bytes)
         except BadMessage as exc:
             raise TielineError("the answer could not be understood") from exc
+
+    async def _steady(self, read: Callable[[], Awaitable[T]], until: float) -> T:
+        """A read of a record, tried until it works. Raises Unavailable."""
+        loop = asyncio.get_running_loop()
+        while True:
+            await self._reconnected(until)
+            try:
+                return await read()
+            except Unavailable:
+                if loop.time() + _MOST_WAIT > until:
+                    raise
+            await asyncio.sleep(_FIRST_WAIT)
 
     async def _reconnected(self, until: float) -> None:
         try:

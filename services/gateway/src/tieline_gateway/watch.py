@@ -158,7 +158,7 @@ class Watch:
             if ask:
                 found = await self.ask()
                 self._perform(self._tip.reader.head(found.head))
-            if self._tip.reader.behind:
+            if self._tip.reader.behind or self._lacks:
                 await self._read_on()
         except Unavailable as exc:
             log.info("a log cannot be read now", session=self.key.session, error=exc.message)
@@ -166,11 +166,15 @@ class Watch:
             return
         if self._tip.position > before:
             self._pause = _FIRST_PAUSE
-        reader, head = self._tip.reader, self.found.head
-        lacks = reader.waiting or self._tip.position < Position(head.epoch, head.last)
-        if reader.behind or (lacks and self.found.owned):  # else nobody is there to bring it
+        if self._tip.reader.behind or (self._lacks and self.found.owned):  # else nobody is there to bring it
             self._look_again(self._pause)
             self._pause = min(self._pause * 2, _MOST_PAUSE)
+
+    @property
+    def _lacks(self) -> bool:
+        """Whether something is known to exist that did not come, be it stored already or not."""
+        head = self.found.head
+        return self._tip.reader.waiting or self._tip.position < Position(head.epoch, head.last)
 
     async def _read_on(self) -> None:
         reader = self._tip.reader
