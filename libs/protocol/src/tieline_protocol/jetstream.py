@@ -23,6 +23,7 @@ READ_BYTES = 4 * 1024 * 1024  # one read: the server sends it without flow contr
 TIMEOUT = 5.0
 
 _WRONG_LAST_SEQUENCE = 10071
+_NO_MESSAGE = 10037
 _ACK_SEQ = re.compile(rb'"seq":\s*(\d+)')
 
 
@@ -73,6 +74,8 @@ async def ensure_stream(bus: Bus, config: dict[str, Any]) -> None:
         return
     changed = await api(bus, subjects.stream_api("UPDATE", name), config)
     if error := changed.get("error"):
+        if error.get("code") == 404:  # it is not there, and could not be made
+            error = made["error"]
         raise StreamRefused(f"stream {name}: {error.get('description', error)}")
 
 
@@ -102,7 +105,7 @@ async def first_message(bus: Bus, stream: str, subject: str, seq: int = 1) -> St
 async def _get(bus: Bus, stream: str, body: dict[str, Any]) -> Stored | None:
     answer = await api(bus, subjects.leader_get(stream), body)
     if error := answer.get("error"):
-        if error.get("code") == 404:
+        if error.get("err_code") == _NO_MESSAGE:
             return None
         raise Unavailable(f"cannot read {stream}: {error.get('description', error)}")
     message = answer["message"]
