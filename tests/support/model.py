@@ -41,6 +41,11 @@ def steps(*steps: dict[str, Any]) -> dict[str, Any]:
     return {"steps": list(steps)}
 
 
+def dripping(step: dict[str, Any], every: float, times: int) -> dict[str, Any]:
+    """A reply that does the same step again and again, so many seconds apart."""
+    return steps(*(each for _ in range(times) for each in (step, {"wait": every})))
+
+
 def saying(text: str) -> dict[str, Any]:
     """A reply that says a text, a word at a time, and ends well."""
     return steps(*({"text": piece} for piece in text.split(" ")))

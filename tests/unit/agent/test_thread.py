@@ -41,6 +41,10 @@ def test_runs_are_worked_on_in_the_order_in_which_people_asked():
     assert thread.next_run() is None
 
 
+def test_a_run_whose_message_is_not_known_is_nobodys_work():
+    assert fold("t", [events.run_running("r", 5, {})]).next_run() is None
+
+
 def test_of_two_ends_the_first_counts_and_nothing_comes_after_it():
     thread = asked(
         events.run_ended("r", "cancelled", Usage()),

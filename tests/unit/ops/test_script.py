@@ -33,6 +33,13 @@ def test_a_script_may_start_again_or_refuse_at_its_end():
     assert Script([], "repeat").next() is None
 
 
+def test_only_good_answers_are_kept_from_bad_requests():
+    assert script.is_checked(None)
+    assert script.is_checked({"steps": []})
+    assert not script.is_checked({"status": 429})
+    assert not script.is_checked({"unchecked": True})
+
+
 def test_a_file_is_read_strictly():
     assert Script.parse(b'{"replies": [{"steps": []}], "then": "repeat"}').then == "repeat"
     for text in ("[]", '{"replies": 1}', '{"replies": [], "then": "odd"}', "{"):

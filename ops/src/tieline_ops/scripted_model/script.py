@@ -1,8 +1,8 @@
 """Pure: scripts for the server: what it answers to one request after the other, well-formed or not.
 
 A script is a JSON object {"replies": [...], "then": "rules" | "repeat" | "refuse"} (what comes after the last reply).
-A reply has any of: `status` (not 200: `error` {message, code} is the body), `headers`, `unchecked` (true: the request
-is not validated), and `steps`, each an object with one key:
+A reply has any of: `status` (not 200: `error` {message, code} is the body), `headers`, `unchecked` (true: invalid
+requests get it too, as they do where `status` is not 200), and `steps`, each an object with one key:
 
     {"text": "..."}           a delta with text                {"reasoning": "..."}   one with thoughts
     {"delta": {...}}          any delta                        {"chunk": {...}}       any chunk
@@ -81,18 +81,26 @@ class Script:
             raise ValueError(f"`then` is rules, repeat or refuse, not {then!r}")
         return cls(value["replies"], then)
 
-    def next(self) -> dict[str, Any] | None:
+    def peek(self) -> dict[str, Any] | None:
         """The next reply; None: by the rules of answers.py."""
         if self._given < len(self.replies):
-            reply = self.replies[self._given]
-        elif self.then == "repeat" and self.replies:
-            reply = self.replies[self._given % len(self.replies)]
-        elif self.then == "refuse":
+            return self.replies[self._given]
+        if self.then == "repeat" and self.replies:
+            return self.replies[self._given % len(self.replies)]
+        if self.then == "refuse":
             return {"status": 500, "error": {"message": "the script is at its end", "code": "script_ended"}}
-        else:
-            return None
+        return None
+
+    def next(self) -> dict[str, Any] | None:
+        """Take the next reply."""
+        reply = self.peek()
         self._given += 1
         return reply
+
+
+def is_checked(reply: dict[str, Any] | None) -> bool:
+    """Whether only a valid request gets this reply; a server that is overloaded, say, looks at nothing."""
+    return reply is None or (reply.get("status", 200) == 200 and not reply.get("unchecked"))
 
 
 def by_rules(answer: answers.Answer) -> dict[str, Any]:

@@ -63,13 +63,13 @@ class ScriptedModel:
             body = json.loads(await request.body())
         except ValueError:
             return _refusal(400, "could not parse the JSON body of your request", None)
-        reply = self.script.next()
-        if reply is None or not reply.get("unchecked"):
+        if script.is_checked(self.script.peek()):
             try:
                 validation.check(body)
             except validation.Invalid as exc:
                 self.refused.append(str(exc))
                 return _refusal(400, str(exc), "invalid_request_error")
+        reply = self.script.next()
         self._asked += 1
         self.requests.append(body)
         self.headers.append(dict(request.headers))

@@ -81,7 +81,10 @@ class ExpertAgent:
 
         Raises what `record` raises, in a group: then nothing more may be told, and somebody else goes on.
         """
-        tools, notes, failed = await self._tools(given)
+        remote = await self._remote_tools(given, cancelled)
+        failed, remote = (remote, []) if isinstance(remote, facts.ModelFailed) else (None, remote)
+        tools = toolbox(given.input_tools, remote)
+        notes = _notes(given, tools, remote)
         machine = Run(given.thread, given.run_id, tools.pairs, self._limits, given.instructions)
         heard: asyncio.Queue[facts.Fact] = asyncio.Queue(_QUEUE)
         async with asyncio.TaskGroup() as group:
@@ -108,23 +111,38 @@ class ExpertAgent:
                     told, fact = True, facts.Cancelled()  # before what has piled up
                 effects = machine.received(fact)
 
-    async def _tools(self, given: RunInput) -> tuple[Toolbox, dict[str, Any], facts.ModelFailed | None]:
-        remote: list[RemoteToolSpec] = []
-        failed: facts.ModelFailed | None = None
-        if given.remotes:
+    async def _remote_tools(
+        self, given: RunInput, cancelled: asyncio.Event
+    ) -> list[RemoteToolSpec] | facts.ModelFailed:
+        """What `getRemoteTools` gives; nothing where the run is cancelled meanwhile."""
+        if not given.remotes:
+            return []
+
+        async def ask() -> list[RemoteToolSpec] | facts.ModelFailed:
             try:
-                remote = await self._app.getRemoteTools(given.user_id, given.remotes)
+                return await self._app.getRemoteTools(given.user_id, given.remotes)
             except TielineError as exc:
                 # An answer without the tools that the user gave would be a wrong one.
-                failed = facts.ModelFailed(exc.code, f"the remotes cannot be read: {exc.message}")
-        tools = toolbox(given.input_tools, remote)
-        notes: dict[str, Any] = {}
-        if dropped := naming.listed(tools.dropped):
-            log.warning("more tools than the model takes", run=given.run_id, dropped=dropped)
-            notes["dropped_tools"] = dropped
-        if missing := sorted(set(given.remotes) - {spec.remotename for spec in remote}):
-            notes["missing_remotes"] = missing
-        return tools, notes, failed
+                return facts.ModelFailed(exc.code, f"the remotes cannot be read: {exc.message}")
+
+        async with asyncio.TaskGroup() as group:
+            asking = group.create_task(ask(), name=f"remotes of run {given.run_id}")
+            stop = group.create_task(cancelled.wait(), name=f"is run {given.run_id} cancelled?")
+            await asyncio.wait((asking, stop), return_when=asyncio.FIRST_COMPLETED)
+            asking.cancel()
+            stop.cancel()
+        return [] if asking.cancelled() else asking.result()
+
+
+def _notes(given: RunInput, tools: Toolbox, remote: Sequence[RemoteToolSpec]) -> dict[str, Any]:
+    """What the user should know about the tools of a run."""
+    notes: dict[str, Any] = {}
+    if dropped := naming.listed(tools.dropped):
+        log.warning("more tools than the model takes", run=given.run_id, dropped=dropped)
+        notes["dropped_tools"] = dropped
+    if missing := sorted(set(given.remotes) - {spec.remotename for spec in remote}):
+        notes["missing_remotes"] = missing
+    return notes
 
 
 class _Work:
@@ -178,8 +196,9 @@ class _Work:
             task.cancel()
 
     async def _ask(self, messages: list[dict[str, Any]], left: float) -> None:
+        # The run's own clock ends it at `left`, as what it is; this is for a clock that does not.
         deltas = self._model.stream(
-            messages, self._tools.to_openai(), model=self._given.model, total=max(left, 0.001)
+            messages, self._tools.to_openai(), model=self._given.model, total=max(left, 0) + 1
         )
         try:
             async with contextlib.aclosing(deltas):
@@ -203,7 +222,6 @@ class _Work:
         tool = self._tools.tools[name]
         timeout = max(min(self._limits.tool_ms / 1000, left), 0.001)
         if isinstance(tool, RemoteToolSpec):
-            timeout = max(min(tool.timeout, left), 0.001)
             tool = replace(tool, timeout=timeout, on_progress=progressed)
         try:
             # Whoever makes the call keeps the time; this is for a tool that does not.

@@ -126,8 +126,9 @@ class Thread:
             )
 
     def next_run(self) -> str | None:
-        """The run to work on: the first that has not ended."""
-        return next((run.run_id for run in self.runs.values() if run.state != "ended"), None)
+        """The run to work on: the first that somebody asked for and that has not ended."""
+        open_runs = (run for run in self.runs.values() if run.state != "ended" and run.message_id is not None)
+        return next((run.run_id for run in open_runs), None)
 
     def received(
         self, client_message_id: str, content: str, resources: list[dict[str, Any]]
