@@ -27,9 +27,8 @@ from tieline_protocol.errors import BadMessage, Code, Refused, Unavailable
 
 log = structlog.get_logger()
 
-_TURN = (
-    128 * 1024
-)  # bytes read before everything else in this process gets its turn; the loop itself would read MBs
+# Bytes read before everything else in this process gets its turn; the loop itself would read MBs.
+_TURN = 128 * 1024
 _WRITE_BUFFER = 8 * 1024 * 1024  # a daemon that does not read makes us refuse input above this
 
 
@@ -54,6 +53,7 @@ class Socket(WSListener):
         self._text = True
         self._reading = True
         self._taken = 0
+        self._dropped = False
         self._reason = ""
         self._heard = self._loop.time()
         self.lost: asyncio.Future[str] = self._loop.create_future()
@@ -65,6 +65,8 @@ class Socket(WSListener):
         self._heard = self._loop.time()
 
     def on_ws_frame(self, transport: WSTransport, frame: WSFrame) -> None:
+        if self._dropped:
+            return
         self._heard = self._loop.time()
         try:
             self._received(frame)
@@ -75,13 +77,25 @@ class Socket(WSListener):
             self._taken += frame.payload_size
             if self._taken > _TURN:
                 self._taken = -1  # until the next turn
-                transport.underlying_transport.pause_reading()
+                self._read_or_not()
                 self._loop.call_soon(self._next_turn)
 
     def _next_turn(self) -> None:
         self._taken = 0
-        if self._reading and self._transport is not None and not self.lost.done():
-            self._transport.underlying_transport.resume_reading()
+        self._read_or_not()
+
+    def _read_or_not(self) -> None:
+        """Make the transport do what is wanted now; asked twice, or while it closes, it would raise."""
+        if self._transport is None or self.lost.done():
+            return
+        transport = self._transport.underlying_transport
+        wanted = self._reading and self._taken >= 0
+        if transport.is_closing() or transport.is_reading() == wanted:
+            return
+        if wanted:
+            transport.resume_reading()
+        else:
+            transport.pause_reading()
 
     def on_ws_disconnected(self, transport: WSTransport) -> None:
         if not self.lost.done():
@@ -134,15 +148,14 @@ class Socket(WSListener):
 
     def pause(self) -> None:
         """Stop reading; nothing is judged dead meanwhile."""
-        if self._reading and self._transport is not None and not self.lost.done():
-            self._reading = False
-            self._transport.underlying_transport.pause_reading()
+        self._reading = False
+        self._read_or_not()
 
     def resume(self) -> None:
-        if not self._reading and self._transport is not None and not self.lost.done():
+        if not self._reading:
             self._reading = True
             self._heard = self._loop.time()
-            self._transport.underlying_transport.resume_reading()
+            self._read_or_not()
 
     async def watch(self, ping: Callable[[], None], every: float, dead: float) -> str:
         """Keep it alive until it is lost; returns why."""
@@ -159,6 +172,7 @@ class Socket(WSListener):
     def drop(self, reason: str, code: Any = WSCloseCode.OK) -> None:
         """End it without waiting for the peer."""
         self._reason = self._reason or reason
+        self._dropped = True
         if self._transport is not None and not self.lost.done():
             with contextlib.suppress(WSError, OSError):
                 self._transport.send_close(code, reason[:100])
