@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import socket
 from collections.abc import AsyncIterator, Callable
 
 import uvicorn
@@ -53,23 +54,26 @@ class Health:
 
     @contextlib.asynccontextmanager
     async def serving(self, host: str, port: int) -> AsyncIterator[str]:
-        """Serve the probes; yields the base URL. Port 0 means any free one."""
+        """Serve the probes; yields the base URL. Port 0 means any free one. Raises OSError."""
+        # Bound here, since uvicorn ends the whole process where it cannot bind.
+        listener = socket.create_server((host, port), family=_family(host))
+        bound = listener.getsockname()[1]
         config = uvicorn.Config(
-            self._app(), host=host, port=port, log_config=None, lifespan="off", access_log=False, ws="none"
+            self._app(), log_config=None, lifespan="off", access_log=False, ws="none", timeout_keep_alive=1
         )
         server = _Embedded(config)
-        task = asyncio.create_task(server.serve(), name="health server")
+        task = asyncio.create_task(server.serve([listener]), name="health server")
         try:
-            while not server.started:
-                if task.done():
-                    raise OSError(f"cannot serve probes on {host}:{port}")
-                await asyncio.sleep(0.005)
-            bound = server.servers[0].sockets[0].getsockname()[1]
             yield f"http://{'127.0.0.1' if host in ('0.0.0.0', '::') else host}:{bound}"
         finally:
             server.should_exit = True
             server.force_exit = True
             await asyncio.wait([task])
+            listener.close()
+
+
+def _family(host: str) -> socket.AddressFamily:
+    return socket.AF_INET6 if ":" in host else socket.AF_INET
 
 
 class _Embedded(uvicorn.Server):
