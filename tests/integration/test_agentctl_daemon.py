@@ -21,6 +21,8 @@ from tests.support.daemon import Daemon, Instance, alive, daemon, shared_daemon
 from tests.support.eventually import eventually
 from tests.support.process import Process
 
+pytestmark = pytest.mark.timeout(20)  # the first test of a module waits for the daemon, too
+
 
 @pytest.fixture(scope="module")
 def started(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Process, str]]:
@@ -224,7 +226,7 @@ async def test_an_idle_instance_is_deleted_and_an_open_stream_keeps_it(tmp_path:
         used = await it.create(tmp_path, id="used")
         async with used.stream():
 
-            async def ids() -> object:
+            async def ids() -> Any:
                 listed = (await it.http.get("/api/v1/instances")).json()
                 return [one["id"] for one in listed] == ["used"]
 
@@ -247,7 +249,9 @@ async def test_sigterm_stops_everything_and_leaves_nobody_behind(tmp_path: Path)
         assert (await instance.post("/api/v1/start")).json()["success"] is True
         async with instance.stream() as stream:
             await stream.type("sleep 1000 & sleep 1000\r")
-            sleepers = await eventually(lambda: len(found := _descendants(it.process.pid)) >= 6 and found)
+            sleepers: Any = await eventually(
+                lambda: len(found := _descendants(it.process.pid)) >= 6 and found
+            )
 
             it.process.signal(signal.SIGTERM)
             assert await it.process.wait(25) == 0
@@ -274,12 +278,12 @@ async def test_it_ends_with_its_parents_pipe(tmp_path: Path) -> None:
     ) as process:
         try:
             os.close(reading)
-            await eventually((tmp_path / "ready").exists)
+            await eventually((tmp_path / "ready").exists, timeout=15)
             assert process.poll() is None
 
             os.close(writing)
 
-            assert await eventually(lambda: process.poll() is not None)
+            assert await eventually(lambda: process.poll() is not None, timeout=10)
             assert process.returncode == 0
         finally:
             process.kill()

@@ -17,6 +17,9 @@ DIFF = "--- a/a.txt\n+++ b/a.txt\n@@ -1 +1 @@\n-one\n+two\n"
 ONE = hashlib.sha256(b"one\n").hexdigest()
 
 
+pytestmark = pytest.mark.timeout(20)  # the first test of a module waits for the daemon, too
+
+
 @pytest.fixture(scope="module")
 def started(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Process, str]]:
     with shared_daemon(tmp_path_factory.mktemp("daemon")) as it:
@@ -282,7 +285,7 @@ async def test_names_are_found_in_both_spellings(instance: Instance, work: Path)
     (work / "ignored.py").write_text("")
     (work / "b.py").write_text("")
 
-    async def by_get() -> object:
+    async def by_get() -> Any:
         body = (await instance.get("/api/v1/workspace/search", q="b")).json()
         return body["files"][0] == "b.py" and body
 
@@ -300,7 +303,7 @@ async def test_a_file_that_is_new_is_found_soon(instance: Instance, work: Path) 
         (work / "fresh.txt").write_text("")
         await stream.until("file_change")
 
-    async def found() -> object:
+    async def found() -> Any:
         return (await instance.get("/api/v1/workspace/search", q="fresh")).json()["files"]
 
     assert await eventually(found) == ["fresh.txt"]

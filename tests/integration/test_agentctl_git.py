@@ -14,6 +14,9 @@ from tests.support.process import Process
 ODD = ["b ü.txt", "new\nline", "-lead", 'a -> "x".txt', ":(glob)*", "e\u0301.txt", "é.txt"]
 
 
+pytestmark = pytest.mark.timeout(20)  # the first test of a module waits for the daemon, too
+
+
 @pytest.fixture(scope="module")
 def started(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Process, str]]:
     with shared_daemon(tmp_path_factory.mktemp("daemon")) as it:

@@ -4,12 +4,15 @@ import asyncio
 import re
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from tests.support.daemon import Daemon, Instance, Stream, alive, shared_daemon
 from tests.support.eventually import eventually
 from tests.support.process import Process
+
+pytestmark = pytest.mark.timeout(20)  # the first test of a module waits for the daemon, too
 
 
 @pytest.fixture(scope="module")
@@ -48,7 +51,7 @@ async def test_a_shell_that_starts_after_the_stream_is_heard_too(instance: Insta
 
 async def test_starting_a_shell_that_runs_changes_nothing(instance: Instance) -> None:
     await instance.post("/api/v1/shell/start")
-    pid = await eventually(lambda: _pid(instance))
+    pid: Any = await eventually(lambda: _pid(instance))
 
     await instance.post("/api/v1/shell/start")
 
@@ -217,5 +220,5 @@ async def test_a_reader_that_does_not_read_does_not_stop_the_others(
         assert "dropped" in lost["error"]
 
 
-async def _pid(instance: Instance) -> int:
+async def _pid(instance: Instance) -> Any:
     return int((await instance.get("/api/v1/shell/status")).json().get("pid", 0))

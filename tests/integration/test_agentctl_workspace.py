@@ -12,6 +12,8 @@ from websockets.exceptions import ConnectionClosed, InvalidStatus
 from tests.support.daemon import Daemon, Frame, Instance, Stream, alive, git, repository, shared_daemon
 from tests.support.process import Process
 
+pytestmark = pytest.mark.timeout(20)  # the first test of a module waits for the daemon, too
+
 
 @pytest.fixture(scope="module")
 def started(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Process, str]]:

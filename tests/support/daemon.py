@@ -28,7 +28,9 @@ class Daemon:
         self.token = token
         self.url = str(process.facts["url"])
         self.headers = {"Authorization": f"Bearer {token}"} if token else {}
-        self.http = httpx.AsyncClient(base_url=self.url, headers=self.headers, timeout=20, trust_env=False)
+        self.http = httpx.AsyncClient(
+            base_url=self.url, headers=self.headers, timeout=20, trust_env=False, verify=False
+        )
 
     async def __aenter__(self) -> Daemon:
         return self
@@ -59,7 +61,9 @@ class Instance:
         self.port = port
         self.url = f"http://127.0.0.1:{port}"
         self.headers = {**daemon.headers, "X-Instance-ID": id}
-        self.http = httpx.AsyncClient(base_url=self.url, headers=self.headers, timeout=20, trust_env=False)
+        self.http = httpx.AsyncClient(
+            base_url=self.url, headers=self.headers, timeout=20, trust_env=False, verify=False
+        )
 
     async def get(self, url: str, **query: Any) -> httpx.Response:
         return await self.http.get(url, params=query)
@@ -178,7 +182,7 @@ def process_of(
 
 
 def handshake(url: str, nonce: str) -> str:
-    answer = httpx.post(f"{url}/auth/handshake", json={"nonce": nonce}, trust_env=False)
+    answer = httpx.post(f"{url}/auth/handshake", json={"nonce": nonce}, trust_env=False, verify=False)
     return str(answer.json()["token"])
 
 

@@ -118,6 +118,9 @@ CONTENT = {
 }
 
 
+pytestmark = pytest.mark.timeout(20)  # the first test of a module waits for the daemon, too
+
+
 @pytest.fixture(scope="module")
 def started(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Process, str]]:
     with shared_daemon(tmp_path_factory.mktemp("daemon")) as it:
@@ -362,7 +365,7 @@ async def test_processes(instance: Instance) -> None:
     check(begun, {"process": {**PROCESS, **body, "working_dir": "/"}})
     route = f"{base}/{begun['process']['id']}"
 
-    async def output() -> object:
+    async def output() -> Any:
         return (await instance.get(route, include_output="true")).json()["output"]
 
     await eventually(output)

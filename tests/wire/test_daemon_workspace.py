@@ -107,6 +107,9 @@ TYPES: dict[str, Any] = {
 }
 
 
+pytestmark = pytest.mark.timeout(20)  # the first test of a module waits for the daemon, too
+
+
 @pytest.fixture(scope="module")
 def started(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Process, str]]:
     with shared_daemon(tmp_path_factory.mktemp("daemon")) as it:

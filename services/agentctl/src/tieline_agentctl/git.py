@@ -146,5 +146,6 @@ async def _give(pipe: asyncio.StreamWriter | None, data: bytes) -> None:
         await pipe.drain()
         pipe.close()
         await pipe.wait_closed()
-    except (BrokenPipeError, ConnectionResetError):
-        pass  # git ended before it read everything; its exit code tells why
+    except (OSError, RuntimeError):
+        # Git ended before it read everything (uvloop says so with a RuntimeError); its exit code tells why.
+        pass

@@ -13,7 +13,7 @@ log = structlog.get_logger()
 
 STEP = 50  # ms without a change that end a batch
 LONGEST = 400  # ms after which a batch ends in any case
-TICK = 250  # ms; the first one says that watching has begun
+TICK = 100  # ms; the first one says that watching has begun
 Report = tuple[str, str]
 
 
