@@ -316,8 +316,8 @@ async def test_a_workspace_of_several_repositories_names_each(
         async with instance.stream() as stream:
             first = [await stream.until("git_status") for _ in range(2)]
             (tmp_path / "many" / "two" / "n.txt").write_text("")
-            change = (await stream.until("file_change"))["file_change"]
-            status = (await stream.until("git_status"))["git_status"]
+            told = {frame["type"]: frame for frame in [await stream.next(), await stream.next()]}
+            change, status = told["file_change"]["file_change"], told["git_status"]["git_status"]
 
         multi = (await instance.get("/api/v1/git/status/multi")).json()
         unknown = await instance.post("/api/v1/git/stage", {"repo": "../one"})
