@@ -170,8 +170,18 @@ def parse_request_id(request_id: str) -> tuple[str, str]:
 
 
 def changed(user: str) -> str:
-    """Where it is said that one of a user's lists changed; every gateway with a connection of the user listens."""
+    """Where it is said that one of a user's lists changed."""
     return f"tieline.changed.{user_token(user)}"
+
+
+ALL_CHANGED = (
+    "tieline.changed.*"  # every gateway listens once: a subscription for each user would cost it 6 KiB
+)
+
+
+def changed_user(subject: str) -> str:
+    """The token of the user in whose lists something changed."""
+    return subject.rpartition(".")[2]
 
 
 # JetStream.

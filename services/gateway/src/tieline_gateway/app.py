@@ -40,6 +40,7 @@ async def _running(config: Config, service: Service) -> AsyncIterator[dict[str, 
         service.health.notes["broker"] = _payload(config, control)
         async with asyncio.TaskGroup() as group:
             gateway = Gateway(config, control, bulk, reads, group)
+            await gateway.users.listen()
             sweeper = gateway.start(gateway.sweep(), "once a second")
             try:
                 async with serve(

@@ -79,8 +79,6 @@ class Gateway:
     async def handle(self, connection: ServerConnection) -> None:
         """One connection, from handshake to close."""
         assert isinstance(connection, Socket)
-        limits = self.config.limits
-        connection.prepare(limits.lane, limits.control, limits.wire, limits.send_buffer)
         viewer = Viewer(self, connection, connection.loop.time())
         self._viewers.add(viewer)
         metrics.CONNECTIONS.inc()
@@ -90,8 +88,7 @@ class Gateway:
         """A connection is gone."""
         self._viewers.discard(viewer)
         metrics.CONNECTIONS.dec()
-        if (subscription := self.users.left(viewer)) is not None and not self.stopping:
-            self.start(subscription.close(), "nobody of a user is here")
+        self.users.left(viewer)
 
     def jitter_ms(self) -> int:
         """When to come back: not all at once."""
