@@ -128,6 +128,27 @@ def test_a_reconnect_publishes_from_the_first_unconfirmed_batch():
     assert window.repeats == 1  # nothing had been sent in between
 
 
+def test_after_a_loss_half_as_many_are_in_flight_and_more_with_each_confirmation():
+    """B37: whatever dropped a burst is not met with the same burst again."""
+    window = Window()
+    for offset in range(1, 101):
+        window.add(out(offset))
+    assert len(sent(window)) == 100
+
+    window.again()
+    first, *rest = sent(window)
+    assert len(rest) == 49
+    window.acked(first, 1, 0)
+    assert len(sent(window)) == 2
+
+    for _ in range(4):
+        window.again()
+        sent(window)
+    assert window.repeats == 5
+    window.again()
+    assert len(sent(window)) == 8
+
+
 def test_it_has_room_for_its_size_or_one_larger_batch_alone():
     window = Window(100)
     assert window.room(1_000)

@@ -7,6 +7,8 @@ connection of its own, so that it never meets one that the daemon has just close
 from __future__ import annotations
 
 import asyncio
+import functools
+import ssl
 from collections.abc import Mapping
 from typing import Any
 
@@ -29,12 +31,18 @@ from tieline_streams.sockets import Fatal
 _CONNECT = 3.0
 
 
+@functools.cache
+def _tls() -> ssl.SSLContext:
+    """Made once: it reads all of the system's certificates."""
+    return ssl.create_default_context()
+
+
 class _ByMethod(httpx.AsyncBaseTransport):
     """Kept connections for what may be repeated, a new one for everything else."""
 
     def __init__(self) -> None:
-        self._kept = httpx.AsyncHTTPTransport(limits=httpx.Limits(max_keepalive_connections=8))
-        self._fresh = httpx.AsyncHTTPTransport(limits=httpx.Limits(max_keepalive_connections=0))
+        self._kept = httpx.AsyncHTTPTransport(_tls(), limits=httpx.Limits(max_keepalive_connections=8))
+        self._fresh = httpx.AsyncHTTPTransport(_tls(), limits=httpx.Limits(max_keepalive_connections=0))
 
     async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
         safe = request.extensions.get("safe", False)

@@ -4,6 +4,8 @@ Rule 1: batches are confirmed in order, each by its own acknowledgement, whose s
         of the batch before it. An acknowledgement says nothing about earlier batches.
 Rule 2: one that is an error, out of order or missing for too long makes us forget all later ones and publish
         everything from the first unconfirmed batch again: the same bytes in the same order. So does a reconnect.
+Rule 3: after that, half as many are in flight as before, and one more with each confirmation: whatever could not take
+        so many at once (a broker, our own reading of acknowledgements) is not met with the same burst again.
 """
 
 from __future__ import annotations
@@ -16,6 +18,8 @@ from tieline_streams.numbering import Outgoing
 
 FIRST_PATIENCE = 1.0
 MOST_PATIENCE = 4.0
+MOST_FLIGHTS = 8_192  # batches: far fewer than acknowledgements that a subscription may hold
+FEWEST_FLIGHTS = 8
 SLACK = 64 * 1024  # the size of a batch is known for certain only once it is framed
 
 
@@ -31,6 +35,7 @@ class Window:
         self._bytes = 0
         self._done = 0  # how many batches were ever confirmed: the number of the first in flight
         self._sent = 0  # how many in flight were given to the connection in this round
+        self._most = MOST_FLIGHTS
         self._round = 0
         self._patience = FIRST_PATIENCE
         self._deadline: float | None = None
@@ -55,7 +60,7 @@ class Window:
 
     def next(self, now: float) -> tuple[str, Outgoing] | None:
         """The next batch to give to the connection, and its name. Call `sent` before it is given."""
-        if now < self._hold_until or self._sent >= len(self._flights):
+        if now < self._hold_until or self._sent >= min(len(self._flights), self._most):
             return None
         return f"{self._round}_{self._done + self._sent}", self._flights[self._sent]
 
@@ -82,6 +87,7 @@ class Window:
         self.confirmed, self.at = flight.last, seq
         self._patience = FIRST_PATIENCE
         self._strikes = 0
+        self._most = min(self._most + 1, MOST_FLIGHTS)
         self._deadline = now + self._patience if self._sent else None
         return True
 
@@ -89,6 +95,7 @@ class Window:
         """Publish everything that is not confirmed again (the connection is a new one)."""
         if self._sent:
             self.repeats += 1
+            self._most = max(self._sent // 2, FEWEST_FLIGHTS)
         self._round += 1
         self._sent = 0
         self._deadline = None
