@@ -2,15 +2,26 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
+from hypothesis import HealthCheck, settings
 from tieline_protocol import bus as bus_module
 from tieline_protocol import streams
 from tieline_protocol.bus import Bus, BusSettings
 
 from tests.support.nats_server import NatsServer
+
+# The same examples in every run, and no verdict on how fast they were: other tests want the same cores.
+settings.register_profile(
+    "tieline", derandomize=True, deadline=None, database=None, suppress_health_check=[HealthCheck.too_slow]
+)
+settings.register_profile(
+    "long", max_examples=1_000, deadline=None, database=None, suppress_health_check=[HealthCheck.too_slow]
+)
+settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "tieline"))
 
 
 @pytest.fixture

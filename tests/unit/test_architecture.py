@@ -1,12 +1,12 @@
 """The rules of ARCHITECTURE.md that a machine can check, checked."""
 
 import ast
+import functools
 import importlib
 import importlib.metadata
 import re
 import sys
 import tomllib
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -55,24 +55,29 @@ def name(path: Path) -> str:
     return ".".join(part for part in parts if part != "__init__")
 
 
+@functools.cache
 def tree(path: Path) -> ast.Module:
     return ast.parse(path.read_text(), str(path))
 
 
-def imports(path: Path) -> Iterator[str]:
+@functools.cache
+def imports(path: Path) -> list[str]:
     """Full names of all that a module imports, inside functions too; `from a import b` counts as a.b."""
+    found: list[str] = []
     for node in ast.walk(tree(path)):
         if isinstance(node, ast.Import):
-            yield from (alias.name for alias in node.names)
+            found += [alias.name for alias in node.names]
         elif isinstance(node, ast.ImportFrom):
             assert node.level == 0, f"{path}: relative import"
-            yield from (f"{node.module}.{alias.name}" for alias in node.names)
+            found += [f"{node.module}.{alias.name}" for alias in node.names]
+    return found
 
 
 def is_pure(path: Path) -> bool:
     return (ast.get_docstring(tree(path)) or "").startswith("Pure:")
 
 
+OURS = {name(path) for path in MODULES if path.name != "__init__.py"}
 PURE = [path for path in MODULES if is_pure(path)]
 
 
