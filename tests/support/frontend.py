@@ -62,7 +62,7 @@ class Frontend:
         """The shell's output."""
         return self.text("shell_output", "data")
 
-    async def until(self, kind: str, count: int = 1, *, timeout: float = 8, **fields: Any) -> Event:
+    async def until(self, kind: str, count: int = 1, *, timeout: float = 15, **fields: Any) -> Event:
         """The `count`-th event of a type with these fields."""
 
         def found() -> Event | None:
@@ -77,17 +77,17 @@ class Frontend:
         assert isinstance(event, Event)
         return event
 
-    async def until_screen(self, text: str, timeout: float = 8) -> None:
+    async def until_screen(self, text: str, timeout: float = 15) -> None:
         """Wait until the shell has written something."""
         await self._wait(
             lambda: text in self.screen, timeout, f"{text!r} on the screen {self.screen[-500:]!r}"
         )
 
-    async def until_ended(self, count: int = 1, timeout: float = 8) -> Event:
+    async def until_ended(self, count: int = 1, timeout: float = 15) -> Event:
         """Wait for the end of the `count`-th turn heard."""
         return await self.until("turn", count, timeout=timeout, state="ended")
 
-    async def allow(self, session: str, count: int = 1, *, timeout: float = 8) -> None:
+    async def allow(self, session: str, count: int = 1, *, timeout: float = 15) -> None:
         """Say yes to the `count`-th permission that was asked for."""
         asked = (await self.until("permission_request", count, timeout=timeout)).body
         option = next(one for one in asked["permission_options"] if one["kind"].startswith("allow"))

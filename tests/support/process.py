@@ -30,7 +30,7 @@ class Process:
         *,
         name: str | None = None,
         ready: bool = True,
-        timeout: float = 8,
+        timeout: float = 20,
         ready_option: str = "--ready-file",
     ) -> None:
         self.name = name or module

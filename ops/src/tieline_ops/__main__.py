@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import shlex
 import sys
 import time
@@ -17,9 +18,10 @@ Data = Annotated[Path, typer.Option(help="Where everything is kept.", envvar="TI
 
 
 def say(name: str, text: str) -> None:
-    """One readable line."""
-    sys.stdout.write(f"{time.strftime('%H:%M:%S')}  {name:<9} {text}\n")
-    sys.stdout.flush()
+    """One readable line. Nobody reading it any more is no reason to fall over."""
+    with contextlib.suppress(OSError):
+        sys.stdout.write(f"{time.strftime('%H:%M:%S')}  {name:<9} {text}\n")
+        sys.stdout.flush()
 
 
 @app.command()
