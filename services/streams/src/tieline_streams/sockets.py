@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import socket
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -62,6 +63,9 @@ class Socket(WSListener):
 
     def on_ws_connected(self, transport: WSTransport) -> None:
         self._transport = transport
+        # Reading takes all that is there at once, as much as the kernel would let gather: 32 MB, past every bound here.
+        raw = transport.underlying_transport.get_extra_info("socket")
+        raw.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, _TURN)
         self._heard = self._loop.time()
 
     def on_ws_frame(self, transport: WSTransport, frame: WSFrame) -> None:
