@@ -124,7 +124,7 @@ async def test_a_busy_provider_is_asked_again_after_the_time_that_it_says(server
     began = time.monotonic()
 
     assert text(await deltas(server)) == "Hello"
-    assert time.monotonic() - began < 0.4, "not the waits of its own"
+    assert time.monotonic() - began < 0.7, "not the waits of its own"
     assert len(server.requests) == 3
 
 
@@ -188,7 +188,7 @@ async def test_a_silent_model_ends_within_the_idle_limit(
     began = time.monotonic()
     failed, came = await failure(server)
 
-    assert time.monotonic() - began < 1.0
+    assert time.monotonic() - began < 2.0
     assert (failed.code, len(server.requests)) == (Code.TIMEOUT, 1)
     assert text(came) == "".join(step["text"] for step in before)
     await eventually(lambda: server.state.open_streams == 0)

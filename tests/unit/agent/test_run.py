@@ -6,7 +6,14 @@ from typing import Any
 import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+from hypothesis.stateful import (
+    RuleBasedStateMachine,
+    initialize,
+    invariant,
+    precondition,
+    rule,
+    run_state_machine_as_test,
+)
 from tieline_agent import events, history, results
 from tieline_agent.assembly import CallDelta, Finished, ReasoningDelta, TextDelta, Usage
 from tieline_agent.events import Event
@@ -565,3 +572,11 @@ class Runs(RuleBasedStateMachine):
 
 TestRuns = pytest.mark.timeout(60)(Runs.TestCase)
 TestRuns.settings = settings(max_examples=300, stateful_step_count=50, deadline=None)
+
+
+@pytest.mark.long
+@pytest.mark.timeout(600)
+def test_many_more_schedules():
+    run_state_machine_as_test(
+        Runs, settings=settings(max_examples=2_000, stateful_step_count=50, deadline=None)
+    )

@@ -45,7 +45,7 @@ class HasRemoteTools(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class RunInput:
-    """What a run is given."""
+    """What a run is given. It applies its own events to `thread`; others may apply new messages to it meanwhile."""
 
     user_id: str
     thread: Thread
