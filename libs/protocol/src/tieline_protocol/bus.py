@@ -298,6 +298,7 @@ class Bus:
             connect_timeout=3,
             flush_timeout=2,  # a publish waits no longer for a server that does not read
             allow_reconnect=False,  # not before the first connection: it would hide a refused login
+            skip_subject_validation=True,  # `check` has done it
             error_cb=self._failed,
             disconnected_cb=self._went_down,
             reconnected_cb=self._came_back,
