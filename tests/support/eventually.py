@@ -5,15 +5,11 @@ from __future__ import annotations
 import asyncio
 import inspect
 import time
-from collections.abc import Awaitable, Callable
-from typing import TypeVar
-
-T = TypeVar("T")
+from collections.abc import Callable
+from typing import Any
 
 
-async def eventually(
-    condition: Callable[[], T | Awaitable[T]], timeout: float = 5.0, every: float = 0.01
-) -> T:
+async def eventually(condition: Callable[[], Any], timeout: float = 5.0, every: float = 0.01) -> Any:
     """Ask a plain or async function until it gives something true, and return that."""
     until = time.monotonic() + timeout
     while True:
