@@ -1,0 +1,117 @@
+"""The executor `local`: a daemon of the session's own, a real one, that ends with its session."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+
+import pytest
+from tieline_protocol.bus import Bus
+from tieline_streams.config import Executors
+from tieline_streams.executors.local import MARK, is_ours
+
+from tests.support import streams
+from tests.support.eventually import eventually
+from tests.support.nats_server import NatsServer
+from tests.support.process import Process
+from tests.support.streams import Frontend
+
+
+@pytest.fixture
+def known(tmp_path: Path) -> Executors:
+    """The first of each is the default: a local daemon, and the example agent."""
+    local = {"kind": "local", "root": str(tmp_path / "work")}
+    agent = {"command": [sys.executable, "-m", "tieline_agentctl.example_agent"]}
+    return Executors.model_validate({"executors": {"local": local}, "agents": {"example": agent}})
+
+
+def left(session: str) -> list[int]:
+    """Processes that carry the session's mark."""
+    found = []
+    for entry in Path("/proc").iterdir():
+        try:
+            environment = (entry / "environ").read_bytes() if entry.name.isdigit() else b""
+        except OSError:
+            continue
+        if f"{MARK}={session}".encode() in environment.split(b"\x00"):
+            found.append(int(entry.name))
+    return found
+
+
+@pytest.mark.timeout(40)
+async def test_a_session_has_a_daemon_of_its_own_that_ends_with_it(
+    nats_server: NatsServer, bus: Bus, known: Executors, tmp_path: Path
+) -> None:
+    async with streams.running(nats_server.url, known):
+        user = Frontend(bus)
+        session = await user.open(workspace="project")
+        running = left(session)
+        await user.command("agent.prompt", {"text": "say hello\nask May I"})
+        asked = (await user.until("agent", "permission_request", timeout=15))["pending_id"]
+        request = (await user.events("agent", "permission_request"))[0]["request_id"]
+        answer = {"pending_id": asked, "request_id": request, "option_id": "allow"}
+        decided = await user.command("agent.permissions.respond", answer)
+        await user.until("agent", "turn", timeout=15, generation=1, state="ended", reason="end_turn")
+        await user.command("shell.input", {"data": "echo $((41 + 1))\r"})
+        await eventually(lambda: _shell(user, "42"), timeout=10)
+        tree = await user.command("workspace.file-tree", {"path": ""})
+        created = await user.command("workspace.file-create", {"path": "a.txt"})
+        await user.command("session.close", budget_ms=20_000)
+
+    assert running
+    assert decided == {"status": "resolved"}
+    assert tree["root"]["is_dir"] is True
+    assert created["success"] is True
+    assert (tmp_path / "work" / "project" / "a.txt").exists()
+    assert left(session) == []
+
+
+async def _shell(user: Frontend, wanted: str) -> bool:
+    return wanted in "".join(one["data"] for one in await user.events("workspace", "shell_output"))
+
+
+@pytest.mark.timeout(60)
+async def test_what_a_killed_service_left_running_is_ended_at_the_next_start(
+    nats_server: NatsServer, bus: Bus, known: Executors, tmp_path: Path
+) -> None:
+    file = tmp_path / "executors.json"
+    file.write_text(known.model_dump_json())
+    args = ["--executors-file", str(file), "--nats-url", nats_server.url, "--log-format", "text"]
+    user = Frontend(bus)
+    async with Process("tieline_streams", tmp_path / "run", args, timeout=15) as service:
+        session = await user.open()
+        await service.kill()
+        assert left(session)
+        await service.start()
+        await user.until("agent", "session", state="failed", timeout=15)
+        await eventually(lambda: not left(session), timeout=15)
+
+
+@pytest.mark.timeout(40)
+async def test_a_service_that_stops_leaves_no_daemon_behind(
+    nats_server: NatsServer, bus: Bus, known: Executors
+) -> None:
+    async with streams.running(nats_server.url, known):
+        session = await Frontend(bus).open()
+
+    assert left(session) == []
+
+
+def test_a_process_that_does_not_carry_the_mark_is_not_ours() -> None:
+    assert not is_ours(os.getpid(), "s1")
+    assert not is_ours(2**22 + 1, "s1")
+
+
+async def test_a_command_that_cannot_be_started_is_a_clear_error(
+    nats_server: NatsServer, bus: Bus, tmp_path: Path
+) -> None:
+    for command, message in (
+        (["/no/such/thing"], "cannot be started"),
+        ([sys.executable, "-c", "exit(3)"], "code 3"),
+    ):
+        local = {"kind": "local", "root": str(tmp_path), "command": command}
+        known = Executors.model_validate({"executors": {"l": local}, "agents": {"a": {"command": ["x"]}}})
+        async with streams.running(nats_server.url, known):
+            with pytest.raises(Exception, match=message):
+                await Frontend(bus).rpc("open")
