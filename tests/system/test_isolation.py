@@ -9,7 +9,7 @@ import pytest
 from tests.support.frontend import Frontend
 
 SIZE = 100_000_000
-BOUND = 1.0  # seconds; the promise is 0.2, the rest is for two cores that other tests use too
+BOUND = 2.0  # seconds; the promise is 0.2, the rest is for two cores that other tests use at the same time
 
 
 @pytest.mark.timeout(60)
