@@ -83,12 +83,16 @@ class Reads:
         return page.messages
 
     async def openings(self, key: LogKey) -> list[Opening]:
-        """The openings that are kept, in stream order. Raises Unavailable."""
+        """The openings that are kept, in stream order, as one replica knows them. Raises Unavailable."""
+        found: list[Opening] = []
+        seq = 1
         async with self._turns:
-            return [
-                Opening(stored.seq, batches.decode(stored.data).epoch)
-                async for stored in jetstream.read_all(self.bus, key.stream, key.of_type("epoch"))
-            ]
+            while True:
+                page = await jetstream.read(self.bus, key.stream, key.of_type("epoch"), seq)
+                found += [Opening(stored.seq, batches.decode(stored.data).epoch) for stored in page.messages]
+                if not page.more:
+                    return found
+                seq = page.messages[-1].seq + 1
 
 
 class Sessions:

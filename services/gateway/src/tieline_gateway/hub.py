@@ -16,7 +16,7 @@ from tieline_protocol.batch import Batch, Framer
 from tieline_protocol.cursor import START, Cursor, Position
 from tieline_protocol.errors import BadCursor
 from tieline_protocol.joining import Opening, exists
-from tieline_protocol.reader import Deliver, Gap, Head, Out, Reader, Reset
+from tieline_protocol.reader import Deliver, Head, Out, Reader, Reset
 
 F = TypeVar("F")
 
@@ -51,19 +51,21 @@ def steps(outs: Iterable[Out], before: Position, at: int, framer: Framer, now_ms
     """What a reader decided, as steps; `at` is the reader's before that. Raises Rebegin."""
     done: list[Step] = []
     for out in outs:
-        match out:
-            case Deliver(batch):
-                after = batch.end
-                done.append(Step(before, after, at, batch.frames, batch.count, batch))
-                at = max(at, batch.at) if batch.epoch == before.epoch else batch.at
-            case Gap():
-                after = out.cursor.position
-                event: dict[str, object] = {"type": "gap", "reason": out.reason}
-                event["events"] = out.last - out.first + 1
-                frame = framer.gap(out.cursor, now_ms, event)
-                done.append(Step(before, after, at, frame, 0, None))
-            case Reset():
-                raise Rebegin
+        if isinstance(out, Reset):
+            raise Rebegin
+        if isinstance(out, Deliver):
+            batch = out.batch
+            after = batch.end
+            done.append(Step(before, after, at, batch.frames, batch.count, batch))
+            at = max(at, batch.at) if batch.epoch == before.epoch else batch.at
+        else:
+            after = out.cursor.position
+            event: dict[str, object] = {
+                "type": "gap",
+                "reason": out.reason,
+                "events": out.last - out.first + 1,
+            }
+            done.append(Step(before, after, at, framer.gap(out.cursor, now_ms, event), 0, None))
         before = after
     return done
 

@@ -188,7 +188,7 @@ class Follow:
         self._deliver(reader.head(head), reader.at)
         seq = read_from(reader.cursor, await watch.reads.openings(watch.key))
         while True:
-            page = await watch.reads.page(watch.key, seq, self.socket.lane_bytes)
+            page = await watch.reads.page(watch.key, seq, self.watch.page_bytes)
             for stored in page.messages:
                 try:
                     batch = batches.decode(stored.data)

@@ -8,8 +8,8 @@ socket is full (`paused`), frames wait in the viewer's lanes. This is the only m
 from __future__ import annotations
 
 import socket as sockets
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Sequence
+from typing import Any, Protocol
 
 from tieline_protocol import frontend
 from websockets.asyncio.server import ServerConnection
@@ -17,29 +17,47 @@ from websockets.protocol import State
 from websockets.typing import Subprotocol
 
 from tieline_gateway.access import bearer
+from tieline_gateway.config import Limits
 from tieline_gateway.lanes import BULK, CONTROL, Data, Lanes
 
 OPEN = State.OPEN
 
 
+class Reader(Protocol):
+    """Who wants to know what becomes of a socket."""
+
+    def has_room(self) -> None:
+        """The viewer has read some of what waited."""
+
+    def flooded(self) -> None:
+        """More answers wait than may."""
+
+
 class Socket(ServerConnection):
     """A viewer's socket. `send` of the library is not used."""
 
-    lanes: Lanes | None = None  # made when the socket is full for the first time
-    lane_bytes = 0
-    control_bytes = 0
-    token: str | None = None
-    stuck_since: float | None = None  # full, and nothing went out since
-    on_room: Callable[[], None] | None = None
-    on_flood: Callable[[], None] | None = None
+    # Slots, since one attribute more in the library's own dict would make each connection 2 KiB larger.
+    __slots__ = ("_control_bytes", "_lane_bytes", "_lanes", "reader", "stuck_since", "token")
 
-    def prepare(self, lane_bytes: int, control_bytes: int, wire: int, send_buffer: int) -> None:
-        """Set the bounds, once the handshake is done."""
-        self.lane_bytes, self.control_bytes = lane_bytes, control_bytes
-        self.transport.set_write_buffer_limits(high=wire, low=wire // 4)
+    def __init__(self, *args: Any, **options: Any) -> None:
+        super().__init__(*args, **options)
+        self._lane_bytes = self._control_bytes = 0
+        self._lanes: Lanes | None = None  # made when the socket is full for the first time
+        self.token: str | None = None
+        self.stuck_since: float | None = None  # full, and not emptied since
+        self.reader: Reader | None = None
+
+    def prepare(self, limits: Limits, reader: Reader) -> None:
+        """Set the bounds, once the handshake is done, and forget what is of no use any more."""
+        self._lane_bytes, self._control_bytes = limits.lane, limits.control
+        self.reader = reader
+        self.transport.set_write_buffer_limits(high=limits.wire, low=limits.wire // 4)
         raw = self.transport.get_extra_info("socket")
         if raw is not None:
-            raw.setsockopt(sockets.SOL_SOCKET, sockets.SO_SNDBUF, send_buffer)
+            raw.setsockopt(sockets.SOL_SOCKET, sockets.SO_SNDBUF, limits.send_buffer)
+        for message in (self.request, self.response):
+            if message is not None:
+                message.headers.clear()
 
     @property
     def open(self) -> bool:
@@ -52,7 +70,7 @@ class Socket(ServerConnection):
         if not self.paused:
             self.transport.write(frames)
             return True
-        return self._lanes().event(lane, owner, frames)
+        return self._waiting().event(lane, owner, frames)
 
     def answer(self, frame: Data) -> None:
         """Write an answer or a notification, before events that wait in the lower lane."""
@@ -60,28 +78,28 @@ class Socket(ServerConnection):
             return
         if not self.paused:
             self.transport.write(frame)
-        elif not self._lanes().answer(frame) and self.on_flood is not None:
-            self.on_flood()
+        elif not self._waiting().answer(frame) and self.reader is not None:
+            self.reader.flooded()
 
     def room(self, lane: int) -> bool:
         """Whether it makes sense to read a piece of the log for a lane: nothing of it waits."""
-        return not self.paused or (lane == CONTROL and not (self.lanes and self.lanes.waiting(lane)))
+        return not self.paused or (lane == CONTROL and not (self._lanes and self._lanes.waiting(lane)))
 
     def forget(self, owner: object) -> None:
         """Take back events that wait."""
-        if self.lanes is not None:
-            self.lanes.forget(owner)
+        if self._lanes is not None:
+            self._lanes.forget(owner)
 
-    def _lanes(self) -> Lanes:
-        if self.lanes is None:
-            self.lanes = Lanes(self.lane_bytes, self.control_bytes)
-        return self.lanes
+    def _waiting(self) -> Lanes:
+        if self._lanes is None:
+            self._lanes = Lanes(self._lane_bytes, self._control_bytes)
+        return self._lanes
 
     def end(self, code: int, reason: str, seconds: float) -> None:
         """Say goodbye without waiting: what waits is dropped, and after `seconds` the connection is cut."""
         if self.protocol.state is not OPEN:
             return
-        self.lanes = None
+        self._lanes = None
         self.protocol.send_close(code, reason)
         self.send_data()
         self.loop.call_later(seconds, self._cut)
@@ -100,11 +118,13 @@ class Socket(ServerConnection):
         self.stuck_since = None
         if self.protocol.state is not OPEN:
             return
-        if (lanes := self.lanes) is not None:
+        if (lanes := self._lanes) is not None:
             while not self.paused and (data := lanes.take()) is not None:
                 self.transport.write(data)
-        if self.on_room is not None:
-            self.on_room()
+            if not lanes:
+                self._lanes = None
+        if self.reader is not None:
+            self.reader.has_room()
 
 
 def choose_subprotocol(connection: Any, offered: Sequence[Subprotocol]) -> Subprotocol | None:

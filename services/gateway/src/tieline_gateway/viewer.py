@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import structlog
 from tieline_protocol import frontend
-from tieline_protocol.errors import Code, Refused, TielineError
+from tieline_protocol.errors import Code, Refused, TielineError, Unavailable
 from tieline_protocol.frontend import Action, Frame, Route
 from websockets.exceptions import ConnectionClosed
 
@@ -68,8 +68,7 @@ class Viewer:
         self._ordered_waiting = 0
         self._ordered_room: asyncio.Future[None] | None = None
         self._lock: asyncio.Lock | None = None
-        socket.on_room = self._has_room
-        socket.on_flood = self._flooded
+        socket.prepare(gateway.config.limits, self)
 
     @property
     def busy(self) -> bool:
@@ -229,7 +228,11 @@ class Viewer:
         except Refused:
             self.close(CloseCode.UNAUTHORIZED)
             return False
-        await self._enter(identity)
+        try:
+            await self._enter(identity)
+        except Unavailable:
+            self.close(CloseCode.UNAVAILABLE)
+            return False
         self.socket.answer(frontend.notification("auth", self._welcome()))
         return True
 
@@ -338,11 +341,13 @@ class Viewer:
 
     # The end
 
-    def _has_room(self) -> None:
+    def has_room(self) -> None:
+        """The viewer has read some of what waited."""
         for follow in list((self._follows or {}).values()):
             follow.has_room()
 
-    def _flooded(self) -> None:
+    def flooded(self) -> None:
+        """More answers wait than may."""
         self.close(CloseCode.TOO_SLOW)
 
     def close(self, code: CloseCode, retry_after_ms: int | None = None) -> None:
@@ -362,7 +367,7 @@ class Viewer:
     def _gone(self) -> None:
         self.ended = True
         self._unfollow()
-        self.socket.on_room = self.socket.on_flood = None
+        self.socket.reader = None
         self.gateway.left(self)
 
 

@@ -53,6 +53,7 @@ class Watch:
         self.key = key
         self.lane = BULK if key.log == "workspace" else CONTROL
         self.reads = reads
+        self.page_bytes = limits.lane  # a viewer that catches up reads as much at once as may wait for it
         self.framer = Framer(key.session, key.log)
         self.followers: Followers[Follow] = Followers()
         self.users = 0
