@@ -92,5 +92,5 @@ async def test_errors_are_answers_and_are_counted(bus: Bus) -> None:
         with pytest.raises(Refused) as refused:
             await ask(bus, "no", raw=b"not json")
         assert refused.value.code is Code.BAD_REQUEST
-        assert [one["num_errors"] for one in service.stats()["endpoints"]] == [2, 0, 1]
+        assert [one["num_errors"] for one in service.stats()["endpoints"]] == [2, 1, 1]
         assert service.stats()["endpoints"][0]["last_error"].startswith("bad_request")

@@ -132,12 +132,15 @@ def _answering(
             except TimeoutError as exc:
                 raise TimedOut(f"{endpoint} took longer than {request.budget_ms} ms") from exc
         except TielineError as exc:
-            stats = service.endpoints[endpoint][1].stats
-            stats.errors += 1
-            stats.last_error = f"{exc.code}: {exc.message}"
-            return refusal(exc)
+            return refused(exc)
         except Exception as exc:  # whoever asked gets an answer, whatever is broken here
             log.exception("a request could not be handled", endpoint=endpoint)
-            return refusal(TielineError(f"{endpoint}: {type(exc).__name__}"))
+            return refused(TielineError(f"{endpoint}: {type(exc).__name__}"))
+
+    def refused(exc: TielineError) -> bytes:
+        stats = service.endpoints[endpoint][1].stats
+        stats.errors += 1
+        stats.last_error = f"{exc.code}: {exc.message}"
+        return refusal(exc)
 
     return handle

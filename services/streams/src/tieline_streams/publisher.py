@@ -29,7 +29,7 @@ log = structlog.get_logger()
 
 _FRAME = 512  # what a frame, a batch and a broker's limit have around an event
 _SURELY_FITS = 64 * 1024  # no broker that we run on takes less
-_TURN = 128  # events numbered before the event loop gets its turn
+_TURN = 64  # events numbered before the event loop gets its turn
 
 
 class EventPublisher:
@@ -62,8 +62,7 @@ class EventPublisher:
         """A peer's event, checked."""
         if len(raw) <= _SURELY_FITS and type not in RESERVED and self._at_once(type, raw):
             return
-        limit = min(self._limit, self._bus.max_payload - PREFIX_SIZE - _FRAME)
-        admitted, bytes = admit(type, raw, limit)
+        admitted, bytes = admit(type, raw, self._most())
         if admitted != type:
             self.backlog.say(admitted, bytes)
         else:
@@ -92,19 +91,27 @@ class EventPublisher:
 
     def say(self, event: dict[str, Any]) -> None:
         """An event of ours."""
-        self.backlog.say(event["type"], jsontext.dumps(event))
-        self._wake.set()
+        self._say(event, None)
 
     def say_raw(self, type: str, raw: bytes) -> None:
         """An event of ours whose bytes exist already."""
         self.backlog.say(type, raw)
         self._wake.set()
 
+    def _say(self, event: dict[str, Any], mark: object) -> None:
+        type, raw = event["type"], jsontext.dumps(event)
+        if len(raw) > self._most():  # what peers gave us to repeat has its bound too
+            type, raw = "gap", gap("too_large", type=type, events=1, bytes=len(raw))
+        self.backlog.say(type, raw, mark)
+        self._wake.set()
+
+    def _most(self) -> int:
+        return min(self._limit, self._bus.max_payload - PREFIX_SIZE - _FRAME)
+
     async def store(self, event: dict[str, Any]) -> None:
         """Publish an event of ours and wait until it is certainly stored."""
         stored: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self.backlog.say(event["type"], jsontext.dumps(event), stored)
-        self._wake.set()
+        self._say(event, stored)
         await stored
 
     async def open(self, previous: int, last: int, clean: bool) -> None:

@@ -15,7 +15,8 @@ from typing import Any
 import structlog
 from pydantic import BaseModel, ConfigDict, Field, StrictStr
 from tieline_protocol import batch, jetstream, subjects
-from tieline_protocol.errors import BadMessage, Code, Refused, TielineError
+from tieline_protocol.bus import Server
+from tieline_protocol.errors import BadMessage, Code, Refused, TielineError, Unavailable
 from tieline_protocol.messages import InstanceRecord, OwnerRecord, Request, SessionRecord
 
 from tieline_streams import executors, views
@@ -174,9 +175,7 @@ class Sessions:
 
     async def _life(self, session: Session) -> None:
         try:
-            commands = Commands(session)
-            subject = subjects.commands(session.record.user, session.id)
-            server = await self._parts.bus.serve(subject, commands.handle, limit=_COMMANDS)
+            server = await self._serve(session)
             try:
                 await session.run()
             finally:
@@ -186,6 +185,15 @@ class Sessions:
         finally:
             del self._sessions[session.id]
             SESSIONS.set(len(self._sessions))
+
+    async def _serve(self, session: Session) -> Server:
+        subject = subjects.commands(session.record.user, session.id)
+        handle = Commands(session).handle
+        while True:
+            try:
+                return await self._parts.bus.serve(subject, handle, limit=_COMMANDS)
+            except Unavailable:
+                await self._parts.bus.wait_connected()
 
     # What an earlier process left
 
@@ -228,7 +236,7 @@ class Sessions:
         if record.state == "closing" or record.wanted == "closed":
             session.end("closed")
         else:
-            session.end("failed", "the service that ran the session has ended")
+            session.end("failed", record.reason or "the service that ran the session has ended")
         self._own(session)
 
     async def _end_of(self, user: str, id: str, log_name: str) -> tuple[int, int]:
