@@ -10,15 +10,20 @@ async with Client("ws://127.0.0.1:8080/ws", token) as client:
 
 from tieline.client import Client
 from tieline.errors import CODES, Disconnected, TielineError, TooSlow
+from tieline.remote import Call, Remote
+from tieline.serving import Served
 from tieline.subscription import Event, Joined, Notifications, Subscription
 
 __all__ = [
     "CODES",
+    "Call",
     "Client",
     "Disconnected",
     "Event",
     "Joined",
     "Notifications",
+    "Remote",
+    "Served",
     "Subscription",
     "TielineError",
     "TooSlow",

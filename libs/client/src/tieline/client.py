@@ -1,35 +1,48 @@
-"""One connection to a gateway: requests and their answers, subscriptions, notifications.
+"""The client: it connects, comes back after a loss, goes on watching where it was, and serves its remotes again.
 
-The connection is opened by entering the block and closed by leaving it; when it is lost, everything that waits
-raises Disconnected. Requests of one task are sent in the order in which they were made.
+A request under way when the connection is lost raises Disconnected and is not repeated: it may have been carried
+out. One that is made while there is no connection waits for the next. Subscriptions and remotes live on; what a
+subscription missed meanwhile it gets from the log, by cursor.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
-import itertools
-from collections.abc import Sequence
+import random
+from collections.abc import AsyncIterator, Callable, Sequence
 from typing import Any, Self
 
-from websockets.asyncio.client import ClientConnection, connect
-from websockets.exceptions import ConnectionClosed, InvalidHandshake, InvalidURI
-
-from tieline import frames
+from tieline.connection import Connection, dial
 from tieline.errors import Disconnected, TielineError
 from tieline.frames import Frame
+from tieline.remote import Remote
+from tieline.serving import Calls, Served
 from tieline.subscription import Event, Notifications, Subscription
 
 LOGS = ("agent", "workspace")
-_MAX_FRAME = 32 * 1024 * 1024  # above the largest event (7 MiB) and answer (5 MB), escapes included
 _TIMEOUT = 75.0  # session.open may take 60 s
+_FIRST_WAIT, _MOST_WAIT = 0.1, 10.0
+_CALL_TIMEOUT_MS = 30_000
+_CALL_SLACK = 15.0  # s beyond a call's own time within which its end is told
 
 
 class Client:
-    """`async with Client(url, token) as client`. `user_id`, `connection_id` and `limits` are the server's."""
+    """`async with Client(url, token) as client`. `user_id`, `connection_id` and `limits` are the server's.
+
+    `token` may be a function that gives one, for tokens that expire. Entering the block connects, and raises
+    TielineError where that fails; a connection that is lost later is made again, with growing waits, unless
+    `reconnect` is False or the server said not to come back.
+    """
 
     def __init__(
-        self, url: str, token: str, *, connect_timeout: float = 10, origin: str | None = None
+        self,
+        url: str,
+        token: str | Callable[[], str],
+        *,
+        connect_timeout: float = 10,
+        origin: str | None = None,
+        reconnect: bool = True,
     ) -> None:
         self.url = url
         self.user_id = ""
@@ -38,34 +51,24 @@ class Client:
         self._token = token
         self._connect_timeout = connect_timeout
         self._origin = origin
-        self._socket: ClientConnection | None = None
-        self._reader: asyncio.Task[None] | None = None
-        self._ids = itertools.count(1)
-        self._pending: dict[str, asyncio.Future[dict[str, Any]]] = {}
+        self._reconnect = reconnect
+        self._connection: Connection | None = None
+        self._up = asyncio.Event()
+        self._keeper: asyncio.Task[None] | None = None
         self._subscriptions: dict[tuple[str, str], Subscription] = {}
         self._notifications: dict[str, list[Notifications]] = {}
-        self._gone: Disconnected | None = None
+        self._served: dict[str, Served] = {}
+        self._calls = Calls(self._notify, lambda: self.limits.get("result_bytes", 5_000_000))
+        self._waiting: dict[str, asyncio.Future[dict[str, Any]]] = {}
+        self._early: dict[str, dict[str, Any]] = {}  # ends of calls that were told before their id was
+        self._progress: dict[str, Callable[[dict[str, Any]], None]] = {}
+        self._end: Disconnected | None = None
+        self._closed = False
 
     async def __aenter__(self) -> Self:
-        try:
-            self._socket = await connect(
-                self.url,
-                origin=self._origin,  # type: ignore[arg-type]  # a NewType of str
-                compression=None,
-                max_size=_MAX_FRAME,
-                max_queue=64,
-                open_timeout=self._connect_timeout,
-                close_timeout=2,
-                proxy=None,
-            )
-        except (OSError, TimeoutError, InvalidHandshake, InvalidURI, EOFError) as exc:
-            raise TielineError("unavailable", f"cannot connect to {self.url}: {exc}") from exc
-        self._reader = asyncio.create_task(self._read(self._socket), name="tieline client")
-        try:
-            await self.authenticate(self._token)
-        except BaseException:
-            await self.close()
-            raise
+        self._connection = await self._dial()
+        self._up.set()
+        self._keeper = asyncio.create_task(self._keep(), name="tieline client")
         return self
 
     async def __aexit__(self, *_: object) -> None:
@@ -73,40 +76,52 @@ class Client:
 
     async def close(self) -> None:
         """Close the connection; iterators end. Doing it twice changes nothing."""
-        if self._socket is not None:
-            self._finish(None)
-            await self._socket.close()
-        if self._reader is not None:
-            await asyncio.wait([self._reader])
+        self._closed = True
+        self._finish(None)
+        if self._keeper is not None:
+            self._keeper.cancel()
+            await asyncio.wait([self._keeper])
+        if self._connection is not None:
+            await self._connection.close()
+        await self._calls.end()
 
-    async def authenticate(self, token: str) -> None:
-        """Say who we are; again, with a new token, before the present one expires."""
-        told = await self.request("auth", {"token": token}, timeout=self._connect_timeout)
-        self.user_id = told.get("user_id", "")
-        self.connection_id = told.get("connection_id", "")
-        self.limits = told.get("limits", {})
+    # Requests
 
     async def request(
         self, action: str, payload: dict[str, Any] | None = None, *, timeout: float = _TIMEOUT
     ) -> dict[str, Any]:
-        """The answer's payload. Raises TielineError with the server's code, `timeout`, or Disconnected."""
-        if self._socket is None:
+        """The answer's payload. Raises TielineError with the server's code, `timeout`, or Disconnected.
+
+        Requests of one task are sent in the order in which they were made.
+        """
+        connection = self._connection if self._up.is_set() else await self._connected(timeout)
+        assert connection is not None
+        return await connection.request(action, payload or {}, timeout)
+
+    async def authenticate(self, token: str) -> None:
+        """A new token, before the present one expires; also for the connections to come."""
+        self._token = token
+        await self._introduce(await self._connected(self._connect_timeout))
+
+    async def _connected(self, timeout: float) -> Connection:
+        if self._end is not None:
+            raise self._end
+        if self._connection is None or self._closed:
             raise TielineError("disconnected", "not connected")
-        if self._gone is not None:
-            raise self._gone
-        id = str(next(self._ids))
-        future: asyncio.Future[dict[str, Any]] = asyncio.get_running_loop().create_future()
-        self._pending[id] = future
         try:
             async with asyncio.timeout(timeout):
-                await self._send(Frame("request", action, payload or {}, id))
-                return await future
+                await self._up.wait()
         except TimeoutError as exc:
-            raise TielineError("timeout", f"no answer to {action} within {timeout:g} s") from exc
-        finally:
-            del self._pending[id]
-            if future.done() and not future.cancelled():
-                future.exception()  # seen: the sending may have failed first
+            raise TielineError("timeout", f"no connection within {timeout:g} s") from exc
+        if self._end is not None:
+            raise self._end
+        return self._connection
+
+    async def _notify(self, action: str, payload: dict[str, Any]) -> None:
+        if self._connection is not None:
+            await self._connection.notify(action, payload)
+
+    # Watching
 
     async def subscribe(
         self,
@@ -116,20 +131,36 @@ class Client:
     ) -> Subscription:
         """Follow a session. `cursors`: for a log, where to go on, or "start", "snapshot", "now".
 
-        One subscription for each log of a session and connection.
+        One subscription for each log of a session and client.
         """
-        subscription = Subscription(session_id, tuple(logs), self._left)
-        keys = [(session_id, log) for log in logs]
+        return await self._follow(Subscription(session_id, tuple(logs), cursors or {}, self._left))
+
+    async def subscribe_thread(self, thread_id: str, cursor: str | None = None) -> Subscription:
+        """Follow a chat thread; from its beginning where no cursor is given."""
+        cursors = {} if cursor is None else {"thread": cursor}
+        return await self._follow(Subscription(thread_id, ("thread",), cursors, self._left))
+
+    async def _follow(self, subscription: Subscription) -> Subscription:
+        keys = [(subscription.session_id, log) for log in subscription.logs]
         if any(key in self._subscriptions for key in keys):
-            raise TielineError("conflict", "this connection follows that log already")
+            raise TielineError("conflict", "this client follows that log already")
         self._subscriptions.update(dict.fromkeys(keys, subscription))
-        payload = {"session_id": session_id, "logs": list(logs), "cursors": cursors or {}}
         try:
-            subscription._begin(await self.request("session.subscribe", payload))
+            subscription._begin(await self.request(*subscription._joining()))
         except BaseException:
             self._forget(subscription)
             raise
         return subscription
+
+    async def _left(self, subscription: Subscription) -> None:
+        self._forget(subscription)
+        if self._up.is_set() and self._end is None and not self._closed:
+            with contextlib.suppress(Disconnected):  # then there is nothing to leave
+                await self.request(*subscription._leaving())
+
+    def _forget(self, subscription: Subscription) -> None:
+        for log in subscription.logs:
+            self._subscriptions.pop((subscription.session_id, log), None)
 
     def notifications(self, action: str) -> Notifications:
         """Notifications of one kind (`changed`, say) from now on."""
@@ -137,78 +168,203 @@ class Client:
         self._notifications.setdefault(action, []).append(notifications)
         return notifications
 
-    async def _left(self, subscription: Subscription) -> None:
-        self._forget(subscription)
-        if self._gone is None:
-            payload = {"session_id": subscription.session_id, "logs": list(subscription.logs)}
-            with contextlib.suppress(Disconnected):  # then there is nothing to leave
-                await self.request("session.unsubscribe", payload)
+    # Remotes
 
-    def _forget(self, subscription: Subscription) -> None:
-        for log in subscription.logs:
-            self._subscriptions.pop((subscription.session_id, log), None)
+    @contextlib.asynccontextmanager
+    async def serve(self, remote: Remote, *, external: dict[str, Any] | None = None) -> AsyncIterator[Served]:
+        """Expose a remote's functions until the block is left; they are registered again after every reconnect.
 
-    async def _send(self, frame: Frame) -> None:
-        assert self._socket is not None
+        Somebody who registers the same name later takes it over: `served.replaced` is set, and it is not taken back.
+        """
+        if remote.name in self._served:
+            raise TielineError("conflict", f"this client serves {remote.name!r} already")
+        served = self._served[remote.name] = Served(remote, external)
         try:
-            await self._socket.send(frames.encode(frame), text=True)
-        except ConnectionClosed as exc:
-            raise self._gone or _why(exc) from exc
-
-    async def _read(self, socket: ClientConnection) -> None:
-        gone = Disconnected()
-        try:
-            while True:
-                text = await socket.recv(decode=False)
-                frame = frames.decode(text)
-                if frame is None:
-                    continue
-                if frame.kind == "notification":
-                    self._notified(frame, len(text))
-                elif frame.kind != "request":
-                    self._answered(frame)
-                else:
-                    refusal = {"code": "unknown_action", "message": f"this client serves no {frame.action!r}"}
-                    await self._send(Frame("error", frame.action, refusal, frame.id))
-        except ConnectionClosed as exc:
-            gone = _why(exc)
-        except Disconnected as exc:
-            gone = exc
+            served._registered(await self.request("remote-connect", served._registration()))
+            yield served
         finally:
-            self._ended(gone)
+            if self._served.pop(remote.name, None) is not None and not served.replaced.is_set():
+                with contextlib.suppress(TielineError):
+                    if self._up.is_set():
+                        await self.request("remote-disconnect", {"remotename": remote.name}, timeout=5)
 
-    def _answered(self, frame: Frame) -> None:
-        future = self._pending.get(frame.id or "")
-        if future is None or future.done():
-            return
-        if frame.kind == "error":
-            future.set_exception(frames.error(frame.payload))
-        else:
-            future.set_result(frame.payload)
+    async def call(
+        self,
+        remotename: str,
+        function: str,
+        args: dict[str, Any] | None = None,
+        *,
+        timeout_ms: int = _CALL_TIMEOUT_MS,
+        on_progress: Callable[[dict[str, Any]], None] | None = None,
+    ) -> Any:
+        """Call a function of one of the user's remotes. Cancelling the task cancels the call.
 
-    def _notified(self, frame: Frame, size: int) -> None:
-        if frame.action == "session.event":
-            payload = frame.payload
-            session_id, log = payload.get("session_id", ""), payload.get("log", "")
-            subscription = self._subscriptions.get((session_id, log))
-            if subscription is not None:
-                event = Event(
-                    session_id,
-                    log,
-                    payload.get("cursor", ""),
-                    payload.get("time", 0),
-                    payload.get("event", {}),
-                )
-                subscription._put(event, size)
+        Raises TielineError with the code of the call's end (`timeout`, `disconnected`, `invalid_arguments`, …).
+        """
+        payload = {
+            "remotename": remotename,
+            "function": function,
+            "args": args or {},
+            "timeout_ms": timeout_ms,
+        }
+        request_id = (await self.request("remote-call", payload))["requestId"]
+        future: asyncio.Future[dict[str, Any]] = asyncio.get_running_loop().create_future()
+        if (early := self._early.pop(request_id, None)) is not None:
+            future.set_result(early)
+        self._waiting[request_id] = future
+        if on_progress is not None:
+            self._progress[request_id] = on_progress
+        try:
+            async with asyncio.timeout(timeout_ms / 1000 + _CALL_SLACK):
+                told = await future
+        except TimeoutError as exc:
+            raise TielineError("timeout", "the end of the call was not told") from exc
+        except asyncio.CancelledError:
+            with contextlib.suppress(Disconnected):
+                await self._notify("remote-call-cancel", {"requestId": request_id})
+            raise
+        finally:
+            del self._waiting[request_id]
+            self._progress.pop(request_id, None)
+        if "error" in told:
+            raise TielineError(str(told.get("code", "internal")), str(told["error"]))
+        return told.get("result")
+
+    # The connection, again and again
+
+    async def _dial(self) -> Connection:
+        connection = await dial(self.url, self._origin, self._connect_timeout, self._heard, self._up.clear)
+        try:
+            await self._introduce(connection)
+        except BaseException:
+            await connection.close()
+            raise
+        return connection
+
+    async def _introduce(self, connection: Connection) -> None:
+        token = self._token if isinstance(self._token, str) else self._token()
+        told = await connection.request("auth", {"token": token}, self._connect_timeout)
+        self.user_id = told.get("user_id", "")
+        self.connection_id = told.get("connection_id", "")
+        self.limits = told.get("limits", {})
+
+    async def _keep(self) -> None:
+        while True:
+            assert self._connection is not None
+            gone = await self._connection.ended()
+            self._up.clear()
+            self._calls.lost()
+            self._lose(gone)
+            if not self._reconnect or not gone.come_back or self._closed:
+                self._over(gone)
+                return
+            try:
+                await self._come_back((gone.retry_after_ms or 0) / 1000)
+            except TielineError as exc:  # such as a token that is not good any more
+                self._over(exc if isinstance(exc, Disconnected) else Disconnected(4500, exc.message))
+                return
+
+    async def _come_back(self, wait: float) -> None:
+        """Connect again, join every log where it was, register every remote. Raises what makes that pointless."""
+        growing = _FIRST_WAIT
+        while True:
+            await asyncio.sleep(wait + growing * random.random())
+            wait, growing = 0.0, min(growing * 2, _MOST_WAIT)
+            try:
+                connection = await self._dial()
+            except Disconnected as exc:
+                if not exc.come_back:
+                    raise
+                continue
+            except TielineError as exc:
+                if exc.code in ("unauthorized", "bad_request"):
+                    raise
+                continue
+            try:
+                await self._resume(connection)
+            except Disconnected:
+                continue
+            self._connection = connection
+            self._up.set()
             return
+
+    async def _resume(self, connection: Connection) -> None:
+        for served in list(self._served.values()):
+            if not served.replaced.is_set():
+                try:
+                    served._registered(
+                        await connection.request("remote-connect", served._registration(), _TIMEOUT)
+                    )
+                except Disconnected:
+                    raise
+                except TielineError as exc:
+                    served._refused(exc)
+        for subscription in dict.fromkeys(self._subscriptions.values()):
+            try:
+                subscription._begin(await connection.request(*subscription._joining(), _TIMEOUT))
+            except Disconnected:
+                raise
+            except TielineError as exc:
+                self._forget(subscription)
+                subscription._finish(exc)
+
+    # What is heard
+
+    def _heard(self, frame: Frame, size: int) -> bool:
+        payload = frame.payload
+        known = True
+        match frame.action:
+            case "session.event":
+                self._event(payload.get("session_id", ""), payload.get("log", ""), payload, size)
+            case "thread.event":
+                self._event(payload.get("thread_id", ""), "thread", payload, size)
+            case "remote-call":
+                served = self._served.get(payload.get("remotename", ""))
+                self._calls.called(served, payload)
+            case "remote-call-cancel":
+                self._calls.cancelled(payload.get("requestId", ""))
+            case "remote-replaced":
+                if served := self._served.get(payload.get("remotename", "")):
+                    served.replaced.set()
+            case "remote-call-result":
+                self._ended(payload)
+            case "remote-call-progress":
+                if told := self._progress.get(payload.get("requestId", "")):
+                    told(payload)
+            case _:
+                known = frame.action in self._notifications
         for notifications in self._notifications.get(frame.action, ()):
-            notifications._put(frame.payload)
+            notifications._put(payload)
+        return known
 
-    def _ended(self, gone: Disconnected) -> None:
-        self._gone = gone
-        for future in self._pending.values():
+    def _event(self, id: str, log: str, payload: dict[str, Any], size: int) -> None:
+        subscription = self._subscriptions.get((id, log))
+        if subscription is not None:
+            event = Event(
+                id, log, payload.get("cursor", ""), payload.get("time", 0), payload.get("event", {})
+            )
+            subscription._put(event, size)
+
+    def _ended(self, payload: dict[str, Any]) -> None:
+        request_id = payload.get("requestId", "")
+        future = self._waiting.get(request_id)
+        if future is None:
+            self._early[request_id] = payload
+            while len(self._early) > 1_000:
+                del self._early[next(iter(self._early))]
+        elif not future.done():
+            future.set_result(payload)
+
+    def _lose(self, gone: Disconnected) -> None:
+        """Calls that we wait for cannot be heard of any more: their ends go to the socket that asked."""
+        self._early.clear()
+        for future in self._waiting.values():
             if not future.done():
                 future.set_exception(gone)
+
+    def _over(self, gone: Disconnected) -> None:
+        self._end = gone
+        self._up.set()  # whoever waits for a connection hears that there will be none
         self._finish(gone)
 
     def _finish(self, why: Disconnected | None) -> None:
@@ -217,9 +373,3 @@ class Client:
         for several in self._notifications.values():
             for notifications in several:
                 notifications._finish(why)
-
-
-def _why(exc: ConnectionClosed) -> Disconnected:
-    if exc.rcvd is None:
-        return frames.disconnected(None, "")
-    return frames.disconnected(exc.rcvd.code, exc.rcvd.reason)

@@ -20,7 +20,11 @@ MAX_NOTIFICATIONS = 1_024
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """One event of a session. `body` is the daemon's event as it came, or one of Tieline's own."""
+    """One event of a session or thread. `body` is the daemon's event as it came, or one of Tieline's own.
+
+    One type comes from this client itself: `reset` says that the place where a lost connection had been is not kept
+    any more, so that a snapshot follows and what was built from the events before is to be built anew.
+    """
 
     session_id: str
     log: str
@@ -45,10 +49,15 @@ class Subscription:
     """The events of a session, in the order of each log. Ends when it or the client is closed."""
 
     def __init__(
-        self, session_id: str, logs: tuple[str, ...], leave: Callable[[Subscription], Awaitable[None]]
+        self,
+        session_id: str,
+        logs: tuple[str, ...],
+        wanted: dict[str, str],
+        leave: Callable[[Subscription], Awaitable[None]],
     ) -> None:
         self.session_id = session_id
         self.logs = logs
+        self._wanted = dict(wanted)  # of what was received: where a new connection goes on
         self.joined: dict[str, Joined] = {}
         self.cursors: dict[str, str] = {}  # of what was delivered: where to go on
         self._leave = leave
@@ -87,11 +96,32 @@ class Subscription:
     async def __aexit__(self, *_: object) -> None:
         await self.close()
 
+    @property
+    def _thread(self) -> bool:
+        return self.logs == ("thread",)
+
+    def _joining(self) -> tuple[str, dict[str, Any]]:
+        """The request that joins, or joins again where this was."""
+        if self._thread:
+            cursor = {"cursor": self._wanted["thread"]} if "thread" in self._wanted else {}
+            return "thread.subscribe", {"thread_id": self.session_id, **cursor}
+        logs = {"session_id": self.session_id, "logs": list(self.logs)}
+        return "session.subscribe", {**logs, "cursors": dict(self._wanted)}
+
+    def _leaving(self) -> tuple[str, dict[str, Any]]:
+        if self._thread:
+            return "thread.unsubscribe", {"thread_id": self.session_id}
+        return "session.unsubscribe", {"session_id": self.session_id, "logs": list(self.logs)}
+
     def _begin(self, answer: dict[str, Any]) -> None:
-        for log, told in answer.get("logs", {}).items():
+        again = bool(self.joined)
+        for log, told in ({"thread": answer} if self._thread else answer.get("logs", {})).items():
             self.joined[log] = Joined(told.get("cursor"), bool(told.get("reset")))
             if told.get("cursor"):
                 self.cursors.setdefault(log, told["cursor"])
+                self._wanted[log] = told["cursor"]
+            if again and self.joined[log].reset:
+                self._put(Event(self.session_id, log, told.get("cursor") or "", 0, {"type": "reset"}), 0)
 
     def _put(self, event: Event, size: int) -> None:
         if self._ended:
@@ -101,6 +131,7 @@ class Subscription:
             return
         self._events.append((event, size))
         self._bytes += size
+        self._wanted[event.log] = event.cursor
         self._news.set()
 
     def _finish(self, error: TielineError | None) -> None:
