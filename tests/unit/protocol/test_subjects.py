@@ -159,6 +159,7 @@ def test_subjects_are_spelt_as_the_design_says():
     assert subjects.call("r1", "c1", "result") == "tieline.call.r1.c1.result"
     assert subjects.calls("r1") == "tieline.call.r1.*.*"
     assert subjects.changed("ada") == "tieline.changed.u_ada"
+    assert subjects.changed_user(subjects.changed("a.b")) == subjects.user_token("a.b")
     assert subjects.service_verb("PING") == "$SRV.PING"
     assert subjects.service_verb("STATS", "streams", "i1") == "$SRV.STATS.streams.i1"
 
