@@ -14,7 +14,8 @@ from tieline_protocol.agentctl import Frame
 from tieline_protocol.errors import Code, Refused
 from tieline_streams.config import Limits
 from tieline_streams.executors import Wanted, control
-from tieline_streams.stream_manager import Execution, StreamManager, WorkspaceStreamCallbacks
+from tieline_streams.stream_manager import Execution, StreamManager
+from tieline_streams.workspace_callbacks import WorkspaceStreamCallbacks
 
 from tests.support.agentctl import Agentctl
 from tests.support.eventually import eventually

@@ -20,7 +20,7 @@ from tieline_protocol.services import serving
 
 from tieline_streams.backpressure import Budget
 from tieline_streams.config import Config
-from tieline_streams.session import Parts
+from tieline_streams.ownership import Parts
 from tieline_streams.sessions import Sessions
 
 log = structlog.get_logger()

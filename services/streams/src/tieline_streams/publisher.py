@@ -22,7 +22,7 @@ from tieline_protocol.messages import LogHead
 
 from tieline_streams.backpressure import Backlog
 from tieline_streams.metrics import DROPPED, EVENTS, REPEATS
-from tieline_streams.numbering import RESERVED, Numbering, admit
+from tieline_streams.numbering import RESERVED, Numbering, admit, gap
 from tieline_streams.window import Window
 
 log = structlog.get_logger()

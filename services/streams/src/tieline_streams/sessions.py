@@ -13,44 +13,24 @@ from types import TracebackType
 from typing import Any
 
 import structlog
-from pydantic import BaseModel, ConfigDict, Field, StrictStr
 from tieline_protocol import batch, jetstream, subjects
 from tieline_protocol.bus import Server
 from tieline_protocol.errors import BadMessage, Code, Refused, TielineError, Unavailable
 from tieline_protocol.messages import InstanceRecord, OwnerRecord, Request, SessionRecord
 
-from tieline_streams import executors, views
-from tieline_streams.commands import Commands, read
+from tieline_streams import executors, payloads, views
+from tieline_streams.commands import Commands
 from tieline_streams.executors import Executor
 from tieline_streams.metrics import SESSIONS
-from tieline_streams.session import Found, Parts, Place, Session, announce
+from tieline_streams.ownership import Found, Parts, Place, announce
+from tieline_streams.payloads import read
+from tieline_streams.session import Session
 from tieline_streams.turn import open_turns
 
 log = structlog.get_logger()
 
 _REMEMBERED = 1_000
 _COMMANDS = 8_192  # requests at once that a session takes in: a thousand keys typed ahead are one burst
-
-
-class _Open(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="ignore")
-    executor: StrictStr | None = None
-    workspace: StrictStr | None = None
-    agent: StrictStr | None = None
-    title: StrictStr = Field("", max_length=1_000)
-    remotes: tuple[StrictStr, ...] = Field((), max_length=64)
-
-
-class _List(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="ignore")
-    after: StrictStr | None = None
-    limit: int | None = Field(None, ge=1)
-
-
-class _Which(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="ignore")
-    session_id: StrictStr
-    title: StrictStr = Field("", max_length=1_000)
 
 
 class Sessions:
@@ -92,7 +72,7 @@ class Sessions:
         return {"session_id": session.id, "state": session.state}
 
     async def list(self, request: Request) -> dict[str, Any]:
-        wanted = read(_List, request.payload)
+        wanted = read(payloads.List, request.payload)
         entries = await self._parts.sessions.entries(subjects.session_keys(request.user))
         return views.page(
             [SessionRecord.decode(entry.value) for entry in entries], wanted.after, wanted.limit
@@ -111,14 +91,14 @@ class Sessions:
 
     async def rename(self, request: Request) -> dict[str, Any]:
         record, revision = await self._unowned(request)
-        await self._rewrite(record, revision, title=read(_Which, request.payload).title)
+        await self._rewrite(record, revision, title=read(payloads.Rename, request.payload).title)
         return {}
 
     async def _unowned(self, request: Request) -> tuple[SessionRecord, int]:
-        id = read(_Which, request.payload).session_id
+        id = read(payloads.Which, request.payload).session_id
         if not subjects.is_id(id):
             raise Refused(Code.NOT_FOUND, "there is no such session")
-        if id in self._sessions and self._sessions[id].record.user == request.user:
+        if id in self._sessions and self._sessions[id].user == request.user:
             raise Refused(Code.CONFLICT, "the session has an owner: ask it")
         entry = await self._parts.sessions.get(subjects.session_key(request.user, id))
         if entry is None:
@@ -136,7 +116,7 @@ class Sessions:
     async def _make(self, request: Request) -> Session:
         if self._stopping:
             raise Refused(Code.UNAVAILABLE, "the service is stopping")
-        wanted = read(_Open, request.payload)
+        wanted = read(payloads.Open, request.payload)
         parts = self._parts
         executor, settings = parts.config.executors.executor(wanted.executor)
         agent, agent_settings = parts.config.executors.agent(wanted.agent)
@@ -187,7 +167,7 @@ class Sessions:
             SESSIONS.set(len(self._sessions))
 
     async def _serve(self, session: Session) -> Server:
-        subject = subjects.commands(session.record.user, session.id)
+        subject = subjects.commands(session.user, session.id)
         handle = Commands(session).handle
         while True:
             try:

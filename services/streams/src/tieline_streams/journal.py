@@ -1,0 +1,157 @@
+"""The two logs of a session, and what follows from what is put into them: turns, open permissions, processes.
+
+What follows is decided by the pure parts (turn.py, values.py); this file hands facts to them and publishes what they
+return. Everything here but the clock runs inside the readers of the sockets and must not wait.
+
+Reconciliation after a reconnect belongs between `agent_up` and the first event: today a reconnect is only told.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+from tieline_protocol.agentctl import Frame
+from tieline_protocol.messages import LogHead
+
+from tieline_streams.backpressure import AgentBacklog, WorkspaceBacklog
+from tieline_streams.numbering import Numbering
+from tieline_streams.ownership import Found, Parts
+from tieline_streams.publisher import EventPublisher
+from tieline_streams.stream_manager import StreamManager
+from tieline_streams.tail import Tail
+from tieline_streams.turn import Turns
+from tieline_streams.values import Permissions, Processes
+
+
+class Journal:
+    """`run` publishes; `manager` is set once there are sockets, whose reading the agent's log may stop."""
+
+    def __init__(self, parts: Parts, user: str, session: str, epoch: int) -> None:
+        limits = parts.config.limits
+        self._loop = asyncio.get_running_loop()
+        self._wake = asyncio.Event()
+        self._session = session
+        self._backlog = AgentBacklog(parts.budget, limits.backlog_bytes)
+        self.manager: StreamManager | None = None
+        self.turns = Turns(limits.turn)
+        self.permissions = Permissions()
+        self.processes = Processes()
+        self.tail = Tail()
+        self.agent = EventPublisher(
+            parts.agent_bus,
+            Numbering(user, session, "agent", epoch),
+            self._backlog,
+            limits.event_bytes,
+            on_room=self._agent_room,
+        )
+        self.workspace = EventPublisher(
+            parts.workspace_bus,
+            Numbering(user, session, "workspace", epoch),
+            WorkspaceBacklog(limits.backlog_bytes),
+            limits.event_bytes,
+            on_numbered=self._workspace_numbered,
+        )
+
+    def tasks(self) -> list[asyncio.Task[None]]:
+        """Its work, which never ends by itself; whoever asks for it owns it."""
+        return [
+            asyncio.create_task(self.agent.run(), name=f"agent log {self._session}"),
+            asyncio.create_task(self.workspace.run(), name=f"workspace log {self._session}"),
+            asyncio.create_task(self._clock(), name=f"clock {self._session}"),
+        ]
+
+    async def open(self, found: Found) -> None:
+        """Begin the epoch in both logs. Raises Unavailable."""
+        await asyncio.gather(
+            self.agent.open(*found.agent, found.clean), self.workspace.open(*found.workspace, found.clean)
+        )
+
+    async def settled(self) -> None:
+        """Wait until everything said so far is certainly stored."""
+        await self.workspace.settled()
+        await self.agent.settled()
+
+    def heads(self) -> dict[str, LogHead]:
+        return {"agent": self.agent.head(), "workspace": self.workspace.head()}
+
+    # What is said
+
+    def say_sets(self) -> None:
+        """The whole state of every set, for those who come late."""
+        self.agent.say(self.permissions.event())
+        self.agent.say({"type": "questions", "open": []})
+        self.workspace.say(self.processes.event())
+
+    def tell(self, events: list[dict[str, Any]]) -> None:
+        """Publish what the turns say. Once no turn is open no decision is waited for."""
+        if not events:
+            return
+        for event in events:
+            self.agent.say(event)
+        if not self.turns.open and self.permissions.clear():
+            self.agent.say(self.permissions.event())
+            self.turns.permissions(False, self._loop.time())
+        self._wake.set()
+
+    def permissions_changed(self) -> None:
+        """Publish the set, and what it means for the turn."""
+        self.agent.say(self.permissions.event())
+        self.tell(self.turns.permissions(bool(self.permissions), self._loop.time()))
+
+    def wake(self) -> None:
+        """The turns may be due earlier than they were."""
+        self._wake.set()
+
+    async def _clock(self) -> None:
+        """Let the turns know when time has passed for them."""
+        while True:
+            try:
+                async with asyncio.timeout_at(self.turns.due()):
+                    await self._wake.wait()
+            except TimeoutError:
+                pass
+            self._wake.clear()
+            self.tell(self.turns.tick(self._loop.time()))
+
+    # What the sockets say
+
+    def update(self, frame: Frame, raw: bytes) -> None:
+        """An event of the agent's."""
+        type, value = frame
+        self.agent.put(type, raw, value)
+        if self.turns.open:
+            self.tell(self.turns.heard(type, value, self._loop.time()))
+        if self.permissions.heard(type, value):
+            self.permissions_changed()
+        if not self._backlog.reading and self.manager is not None:
+            self.manager.pause_agent()
+
+    def workspace_frame(self, frame: Frame, raw: bytes) -> None:
+        """A frame of the workspace's."""
+        self.workspace.put(frame.type, raw, frame.value)
+        if self.processes.heard(frame.type, frame.value):
+            self.workspace.say(self.processes.event())
+
+    def agent_up(self) -> None:
+        self.turns.agent_up(self._loop.time())
+
+    def agent_lost(self, reason: str) -> None:
+        self.turns.agent_lost(self._loop.time())
+        self._wake.set()
+
+    def connection(self, event: dict[str, Any]) -> None:
+        """How one of the sockets is."""
+        (self.agent if event["stream"] == "agent" else self.workspace).say(event)
+
+    def invalid(self, stream: str, gap: bytes) -> None:
+        """What came was no event."""
+        (self.agent if stream == "agent" else self.workspace).say_raw("gap", gap)
+
+    def _agent_room(self) -> None:
+        if self._backlog.reading and self.manager is not None:
+            self.manager.resume_agent()
+
+    def _workspace_numbered(self, type: str, raw: bytes) -> None:
+        if type == "shell_output":
+            self.tail.numbered(raw)

@@ -1,0 +1,71 @@
+"""Pure: what commands and endpoints must be given, checked before anything acts. Unknown fields are ignored."""
+
+from __future__ import annotations
+
+from typing import Any, TypeVar
+
+from pydantic import BaseModel, ConfigDict, Field, StrictBool, StrictInt, StrictStr, ValidationError
+from tieline_protocol.errors import ProtocolError
+from tieline_protocol.messages import explain
+
+MAX_TITLE = 1_000
+MAX_SIZE = 10_000  # columns or rows: more is no terminal
+
+
+class Payload(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="ignore")
+
+
+class Open(Payload):
+    executor: StrictStr | None = None
+    workspace: StrictStr | None = None
+    agent: StrictStr | None = None
+    title: StrictStr = Field("", max_length=MAX_TITLE)
+    remotes: tuple[StrictStr, ...] = Field((), max_length=64)
+
+
+class List(Payload):
+    after: StrictStr | None = None
+    limit: StrictInt | None = Field(None, ge=1)
+
+
+class Which(Payload):
+    session_id: StrictStr
+
+
+class Rename(Payload):
+    title: StrictStr = Field(max_length=MAX_TITLE)
+
+
+class Prompt(Payload):
+    text: StrictStr
+    attachments: list[dict[str, Any]] | None = None
+    client_message_id: StrictStr | None = Field(None, min_length=1, max_length=256)
+    queue: StrictBool = False
+
+
+class Respond(Payload):
+    pending_id: StrictStr = Field(min_length=1)
+    request_id: StrictStr | None = None
+    option_id: StrictStr | None = None
+    cancelled: StrictBool = False
+
+
+class Input(Payload):
+    data: StrictStr
+
+
+class Resize(Payload):
+    cols: StrictInt = Field(ge=1, le=MAX_SIZE)
+    rows: StrictInt = Field(ge=1, le=MAX_SIZE)
+
+
+P = TypeVar("P", bound=Payload)
+
+
+def read(model: type[P], payload: dict[str, Any]) -> P:
+    """A payload, checked. Raises ProtocolError."""
+    try:
+        return model.model_validate(payload)
+    except ValidationError as exc:
+        raise ProtocolError(explain(exc)) from exc
