@@ -73,13 +73,13 @@ class Frontend:
             ]
             return fitting[count - 1] if len(fitting) >= count else None
 
-        event = await self._wait(found, timeout, f"{kind} {fields or ''}")
+        event = await self.wait(found, timeout, f"{kind} {fields or ''}")
         assert isinstance(event, Event)
         return event
 
     async def until_screen(self, text: str, timeout: float = 15) -> None:
         """Wait until the shell has written something."""
-        await self._wait(
+        await self.wait(
             lambda: text in self.screen, timeout, f"{text!r} on the screen {self.screen[-500:]!r}"
         )
 
@@ -99,7 +99,9 @@ class Frontend:
             option_id=option["option_id"],
         )
 
-    async def _wait(self, found: Callable[[], Any], timeout: float, what: str) -> Any:
+    async def wait(self, found: Callable[[], Any], timeout: float, what: str) -> Any:
+        """Wait until a function gives something true; what ended a subscription ends this too."""
+
         def look() -> Any:
             for reader in self._readers:
                 if reader.done() and not reader.cancelled():
