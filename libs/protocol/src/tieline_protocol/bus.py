@@ -61,6 +61,7 @@ log = structlog.get_logger()
 PENDING_MESSAGES = 65_536  # per subscription, before nats-py drops and we tell who follows
 PENDING_BYTES = 64 * 1024 * 1024
 _SUBJECT = re.compile(r"[!-\x7f]+\Z")  # no blanks, no control characters, ASCII
+_AT_ONCE = 64 * 1024  # bytes that may wait to be written before a publish leaves its own to the flusher
 _MAX_SUBJECT = 2_048  # the server's control line holds 4,096 bytes
 
 
@@ -95,6 +96,18 @@ class _Client(Client):
         if writer is not None:  # closing would first wait until a server that is hung has read everything
             writer.transport.abort()
         await super()._process_op_err(e)
+
+    def write_now(self) -> None:
+        """Hand the socket what was published: the flusher, which waits for a slow server, is turns of the loop away."""
+        writer = getattr(self._transport, "_io_writer", None)
+        if (
+            self._pending
+            and writer is not None
+            and self.is_connected
+            and writer.transport.get_write_buffer_size() < _AT_ONCE
+        ):
+            writer.writelines(self._pending)
+            self.forget_unsent()
 
     def forget_unsent(self) -> None:
         """What the lost connection did not send: the next one would send it, long after its sender gave up."""
@@ -181,6 +194,7 @@ class Bus:
             raise Unavailable("the broker is away")
         try:
             await _heeding(self._nc.publish(subject, data, reply, headers))
+            self._nc.write_now()
         except NatsError as exc:
             raise Unavailable(f"the broker is away: {exc}") from exc
 
