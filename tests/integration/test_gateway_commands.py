@@ -328,3 +328,16 @@ async def test_while_the_broker_is_away_a_request_waits_for_it(nats_server: Nats
 
     assert told["type"] == "response"
     assert owner.asked
+
+
+async def test_many_keys_under_way_leave_room_for_other_requests(nats_server: NatsServer) -> None:
+    async with owning(nats_server.url) as owner, gateway(nats_server.url) as url, frontend(url) as front:
+        go = asyncio.Event()
+        waiting(go, owner, "shell.input")
+        for n in range(500):
+            await front.send(id=f"k{n}", action="shell.input", payload={**S1, "data": str(n)})
+        told = await front.ask("agent.permissions.list", S1)
+        go.set()
+        await front.answer_to("k499")
+
+    assert told["type"] == "response"

@@ -186,7 +186,7 @@ class AgentSessionNew(OfSession):
 
 
 class AgentSessionLoad(OfSession):
-    acp_session_id: Text
+    acp_session_id: Text | None = None  # the agent's own; without it, the one that the session has
     mcp_servers: list[dict[str, Any]] | None = None
 
 
@@ -323,6 +323,10 @@ class GitDiscard(GitRepo):
 
 class GitSha(GitRepo):
     commit_sha: Text
+
+
+class GitShow(GitRepo):
+    sha: Text
 
 
 class GitReset(GitSha):
@@ -508,7 +512,7 @@ _TABLE = (
     _action("git.status", GitStatus, "{success, branch, …, files, error?}", repeat=True),
     _action("git.status-multi", GitStatus, "{success, repos, error?}", repeat=True),
     _action("git.log", GitLog, "{success, commits, error?}", repeat=True),
-    _action("git.show", GitSha, "{success, commit_sha, message, author, date, files, …}", repeat=True),
+    _action("git.show", GitShow, "{success, commit_sha, message, author, date, files, …}", repeat=True),
     _action(
         "git.cumulative-diff", GitCumulativeDiff, "{success, base_commit, head_commit, files, …}", repeat=True
     ),

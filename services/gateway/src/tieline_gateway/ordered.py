@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Coroutine
 from dataclasses import dataclass
+from typing import Any
 
 import structlog
 from tieline_protocol.errors import FateUnknown, NoResponders, TielineError, TimedOut, Unavailable
@@ -81,3 +82,66 @@ class Ordered:
         except Exception:  # the last line: whoever asked gets an answer, and the next ones their turn
             log.exception("a request could not be handled", action=item.action.name)
             return TielineError("something went wrong here")
+
+
+Start = Callable[[Coroutine[Any, Any, None], str], "asyncio.Task[None]"]
+
+
+class OrderedRequests:
+    """The ordered requests of one connection, by session. `most` may wait, of up to `most_bytes`; then `put` waits."""
+
+    __slots__ = (
+        "_answered",
+        "_bytes",
+        "_insist",
+        "_most",
+        "_most_bytes",
+        "_once",
+        "_room",
+        "_sessions",
+        "_start",
+        "_waiting",
+    )
+
+    def __init__(
+        self,
+        once: Try,
+        insist: Try,
+        answered: Callable[[Item, Outcome], None],
+        start: Start,
+        most: int,
+        most_bytes: int,
+    ) -> None:
+        self._once, self._insist = once, insist
+        self._answered = answered
+        self._start = start
+        self._most, self._most_bytes = most, most_bytes
+        self._sessions: dict[str, Ordered] = {}
+        self._waiting = self._bytes = 0
+        self._room: asyncio.Future[None] | None = None
+
+    async def put(self, item: Item) -> None:
+        """Send a request after those that came before it."""
+        while self._waiting and (self._waiting >= self._most or self._bytes > self._most_bytes):
+            self._room = asyncio.get_running_loop().create_future()
+            await self._room
+        self._waiting += 1
+        self._bytes += item.size
+        session = item.request.payload["session_id"]
+        ordered = self._sessions.get(session)
+        if ordered is None:
+            ordered = self._sessions[session] = Ordered(self._once, self._insist, self._done)
+        if ordered.put(item):
+            self._start(self._run(session, ordered), f"{item.action.name} {session}")
+
+    async def _run(self, session: str, ordered: Ordered) -> None:
+        await ordered.run()
+        if self._sessions.get(session) is ordered:
+            del self._sessions[session]
+
+    def _done(self, item: Item, outcome: Outcome) -> None:
+        self._waiting -= 1
+        self._bytes -= item.size
+        if self._room is not None and not self._room.done():
+            self._room.set_result(None)
+        self._answered(item, outcome)

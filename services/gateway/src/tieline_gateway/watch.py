@@ -70,6 +70,8 @@ class Watch:
         self._again: asyncio.TimerHandle | None = None
         self._pause = _FIRST_PAUSE
         self._nudged = False
+        self._batches = metrics.DELIVERED_BATCHES.labels(log=key.log)
+        self._bytes = metrics.DELIVERED_BYTES.labels(log=key.log)
 
     @property
     def tip(self) -> Tip:
@@ -228,8 +230,8 @@ class Watch:
         frames, lane = step.frames, self.lane
         live = self.followers.live
         refused = [follow for follow in live if not follow.socket.event(lane, follow, frames)]
-        metrics.DELIVERED_BATCHES.labels(log=self.key.log).inc(len(live))
-        metrics.DELIVERED_BYTES.labels(log=self.key.log).inc(len(live) * len(frames))
+        self._batches.inc(len(live))
+        self._bytes.inc(len(live) * len(frames))
         for follow in refused:
             self.followers.left(follow)
             follow.fell_behind(step.before, step.resume)
