@@ -7,9 +7,14 @@ beginning of the next become one character; a half that stays alone is escaped a
 from __future__ import annotations
 
 import json
+import re
 from typing import Any
 
+import orjson
 from tieline_protocol import jsontext
+
+# Escaped halves of characters. What a terminal makes a daemon escape most is another: ESC.
+_HALVES = re.compile(rb"\\u[dD][89a-fA-F]")
 
 MERGED_BYTES = 64 * 1024  # a merged event stays small enough for a viewer to take in one go
 
@@ -27,7 +32,7 @@ def key(type: str, value: dict[str, Any]) -> tuple[str, ...] | None:
 
 def parse(raw: bytes) -> Any:
     """A checked event, with halves of surrogate pairs kept, which only the standard library does."""
-    if b"\\u" not in raw:
+    if not _HALVES.search(raw):
         return jsontext.loads(raw)
     try:
         return json.loads(raw)
@@ -47,8 +52,11 @@ def merge(raws: list[bytes]) -> bytes:
         output = _plain(values[0]["process_output"])
         output["data"] = "".join(value["process_output"].get("data", "") for value in values)
         first["process_output"] = output
-    # Escaped, so that two halves that now stand side by side are one character for whoever reads it.
-    return json.dumps(first, separators=(",", ":")).encode("ascii")
+    try:
+        return orjson.dumps(first)
+    except orjson.JSONEncodeError:
+        # Escaped, so that two halves that now stand side by side are one character for whoever reads it.
+        return json.dumps(first, separators=(",", ":")).encode("ascii")
 
 
 def _plain(value: dict[str, Any]) -> dict[str, Any]:
