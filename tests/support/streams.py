@@ -84,7 +84,7 @@ class Frontend:
         received = await self.bus.request(subject, request.encode(), budget_ms / 1000 + 1)
         return messages.outcome(received.data)
 
-    async def log(self, name: str, session: str = "") -> list[EventRecord]:
+    async def log(self, name: str, session: str = "") -> list[Any]:
         """All events of a log as they are stored, each once."""
         subject = subjects.log_events(self.user, session or self.session, name)
         found: list[EventRecord] = []

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -123,9 +124,13 @@ async def test_a_file_above_10_mib_is_too_large(instance: Instance, daemon: Agen
 async def test_a_wrong_instance_and_a_wrong_token_are_fatal(instance: Instance, daemon: Agentctl) -> None:
     gone = {"error": "instance no longer exists at this port", "expected_id": "exec-9", "recycled_port": True}
     for answer in ((404, gone), (401, {"error": "invalid auth token"})):
-        daemon.script.http["GET", "/api/v1/git/status"] = lambda _, answer=answer: answer
+        daemon.script.http["GET", "/api/v1/git/status"] = partial(_always, answer)
         with pytest.raises(Fatal):
             await instance.call("git.status", {}, 5)
+
+
+def _always(answer: tuple[int, dict], _: Asked) -> tuple[int, dict]:
+    return answer
 
 
 async def test_the_whole_call_has_one_time_limit(instance: Instance, daemon: Agentctl) -> None:

@@ -275,7 +275,7 @@ def test_limits_are_knobs():
 
 
 def test_a_log_tells_which_turns_have_no_end():
-    events = [
+    events: list[dict] = [
         {"generation": 1, "state": "accepted"},
         {"generation": 1, "state": "ended"},
         {"generation": 2, "state": "accepted"},

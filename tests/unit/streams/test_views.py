@@ -1,10 +1,12 @@
 from __future__ import annotations
 
+from typing import Any
+
 from tieline_protocol.messages import SessionRecord
 from tieline_streams.views import detailed, page, shown
 
 
-def record(n: int, **more: object) -> SessionRecord:
+def record(n: int, **more: Any) -> SessionRecord:
     return SessionRecord(
         session=f"s{n}",
         user="ada",

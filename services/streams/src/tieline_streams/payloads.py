@@ -20,13 +20,13 @@ class Open(Payload):
     executor: StrictStr | None = None
     workspace: StrictStr | None = None
     agent: StrictStr | None = None
-    title: StrictStr = Field("", max_length=MAX_TITLE)
-    remotes: tuple[StrictStr, ...] = Field((), max_length=64)
+    title: StrictStr = Field(default="", max_length=MAX_TITLE)
+    remotes: tuple[StrictStr, ...] = Field(default=(), max_length=64)
 
 
 class List(Payload):
     after: StrictStr | None = None
-    limit: StrictInt | None = Field(None, ge=1)
+    limit: StrictInt | None = Field(default=None, ge=1)
 
 
 class Which(Payload):
@@ -40,7 +40,7 @@ class Rename(Payload):
 class Prompt(Payload):
     text: StrictStr
     attachments: list[dict[str, Any]] | None = None
-    client_message_id: StrictStr | None = Field(None, min_length=1, max_length=256)
+    client_message_id: StrictStr | None = Field(default=None, min_length=1, max_length=256)
     queue: StrictBool = False
 
 
