@@ -56,6 +56,12 @@ def test_deeper_events_are_refused_whatever_the_python(depth: int):
         peek(b'{"type":"x","v":%b%b}' % (b"[" * depth, b"]" * depth))
 
 
+def test_brackets_in_a_long_text_are_no_nesting():
+    raw = orjson.dumps({"type": "message_chunk", "text": "[{" * 5_000})
+
+    assert peek(raw).value["text"] == "[{" * 5_000
+
+
 def test_a_lone_surrogate_that_is_escaped_passes():
     """B20."""
     assert peek(rb'{"type":"message_chunk","text":"\udc97"}').value["text"] == "�"
