@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 log = structlog.get_logger()
 
 _SLICE = 0.005  # seconds of fan-out before other logs, requests and pings get their turn
-_GULP = 256 * 1024  # bytes before the sockets get theirs: the loop writes to them, and they to the network
+_GULP = 64 * 1024  # bytes before the sockets get theirs: the loop writes to them, and they to the network
 _FIRST_PAUSE, _MOST_PAUSE = 0.02, 1.0  # between looks at a log that lacks something
 
 
