@@ -24,6 +24,14 @@ def test_a_prompt_is_carried_out_line_by_line():
     )
 
 
+def test_a_tool_gets_its_arguments_as_they_are_written():
+    assert directives('tool page__title\ntool add  {"text": "a\\n b"}\ntools') == (
+        Directive("tool", ("page__title", "{}")),
+        Directive("tool", ("add", ' {"text": "a\\n b"}')),
+        Directive("tools"),
+    )
+
+
 def test_a_text_keeps_its_blanks():
     assert directives("say   a  ") == (Directive("say", ("  a  ",)),)
     assert directives("write a.txt  b c ") == (Directive("write", ("a.txt", " b c ")),)
@@ -36,6 +44,9 @@ def test_a_text_keeps_its_blanks():
         "Hello",
         "say hello\nand then something else",
         "exit now",
+        "tool",
+        "tool add {",
+        "tool add [1]",
         "write a.txt",
         "write  text",
         "crash it",

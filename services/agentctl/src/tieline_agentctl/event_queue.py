@@ -26,6 +26,7 @@ class EventQueue:
         self._filled = asyncio.Event()
         self._room = asyncio.Event()
         self._room.set()
+        self._taken = False
 
     def __len__(self) -> int:
         return len(self._frames)
@@ -49,11 +50,25 @@ class EventQueue:
     async def head(self) -> bytes:
         """Wait for the oldest frame; it stays where it is."""
         await self._filled.wait()
+        self._taken = True
         return self._frames[0]
 
     def pop(self) -> None:
         """Take the oldest frame out: it was written."""
+        self._taken = False
         self._bytes -= len(self._frames.popleft())
+        self._left()
+
+    def withdraw(self, frame: bytes) -> None:
+        """Take a frame out that nobody needs any more, unless it may have been written already."""
+        for at in range(int(self._taken), len(self._frames)):
+            if self._frames[at] is frame:
+                del self._frames[at]
+                self._bytes -= len(frame)
+                self._left()
+                return
+
+    def _left(self) -> None:
         if not self._frames:
             self._filled.clear()
         if len(self._frames) < self._most_frames and self._bytes < self._most_bytes:

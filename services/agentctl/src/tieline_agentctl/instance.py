@@ -42,6 +42,9 @@ class Create(Args):
     env: dict[str, str] = Field(default_factory=dict)
     auto_approve_permissions: bool | None = None
     mcp_servers: list[dict[str, Any]] = Field(default_factory=list)
+    disable_ask_question: bool = False
+    mcp_mode: str = ""
+    mcp_profile: dict[str, Any] = Field(default_factory=dict)
     session_id: str = ""
     task_id: str = ""
     requires_process_kill: bool = False

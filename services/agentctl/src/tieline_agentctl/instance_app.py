@@ -7,6 +7,7 @@ from starlette.websockets import WebSocket
 from tieline_agentctl.auth import Auth
 from tieline_agentctl.gate import Gate
 from tieline_agentctl.instance import Instance
+from tieline_agentctl.mcp_endpoint import McpEndpoint
 from tieline_agentctl.routes_agent import AgentRoutes
 from tieline_agentctl.routes_files import FileRoutes
 from tieline_agentctl.routes_git import GitRoutes
@@ -31,6 +32,7 @@ def instance_app(instance: Instance, auth: Auth) -> ASGIApp:
             *FileRoutes(instance).routes(),
             *GitRoutes(instance).routes(),
             *VsCodeRoutes(instance).routes(),
+            *McpEndpoint(instance).routes(),
             WebSocketRoute("/api/v1/agent/stream", agent_stream),
             WebSocketRoute("/api/v1/workspace/stream", WorkspaceStream(instance)),
         ]

@@ -34,7 +34,7 @@ def set_up(level: str = "info", form: str = "json") -> None:
     root = logging.getLogger()
     root.handlers[:] = [handler]
     root.setLevel(LEVELS.get(level, 20))
-    for noisy in ("uvicorn", "uvicorn.error", "watchfiles", "acp", "asyncio"):
+    for noisy in ("uvicorn", "uvicorn.error", "watchfiles", "acp", "asyncio", "mcp", "sse_starlette"):
         logging.getLogger(noisy).setLevel(logging.WARNING)
     structlog.configure(
         processors=[*shared, structlog.stdlib.ProcessorFormatter.wrap_for_formatter],

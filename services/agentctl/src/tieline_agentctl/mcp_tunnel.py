@@ -1,7 +1,7 @@
 """Requests that go the other way: from the agent's MCP tools, over the agent stream, to the backend.
 
 They travel in the same queue as events, so they wait while no backend is connected. A reply may come over
-any later stream; there is no time limit of ours, whoever asks bounds its own patience.
+any later stream; there is no time limit of ours, whoever asks bounds its own patience and may be cancelled.
 """
 
 import asyncio
@@ -42,10 +42,13 @@ class McpTunnel:
         id = str(uuid.uuid4())
         answer: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
         self._pending[id] = answer
-        self._events.put(envelope.request(id, action, payload, self._timestamp()))
+        frame = envelope.request(id, action, payload, self._timestamp())
+        self._events.put(frame)
         try:
             return await answer
         finally:
+            # Whoever gave up before a backend came must not have its request carried out later.
+            self._events.withdraw(frame)
             del self._pending[id]
 
     def answered(self, reply: envelope.Envelope) -> None:

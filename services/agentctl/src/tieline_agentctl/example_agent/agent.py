@@ -87,8 +87,8 @@ class ExampleAgent:
         return LoadSessionResponse(modes=_modes(session), config_options=_options(session))
 
     def _opened(self, session_id: str, cwd: str, history: list[dict[str, Any]], servers: Any) -> Session:
-        names = [f"{server.name}:{getattr(server, 'type', 'stdio')}" for server in servers or []]
-        session = Session(session_id, cwd, cast(AgentSideConnection, self._client), history, names)
+        client = cast(AgentSideConnection, self._client)
+        session = Session(session_id, cwd, client, history, list(servers or []))
         self._sessions[session_id] = session
         return session
 

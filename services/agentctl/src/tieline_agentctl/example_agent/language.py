@@ -19,6 +19,8 @@ that it is done.
     mode ID             change the mode by itself
     title TEXT          name the session
     servers             say which MCP servers the session was given
+    tools               say which tools these servers have
+    tool NAME JSON      call a tool with these arguments (an object; none is {}) and stream its result
     stderr TEXT         write a line to stderr
     child SECONDS       leave a child process behind that sleeps, and say its pid
     stubborn            from here on ignore a cancel, until the turn is over
@@ -32,6 +34,7 @@ TEXT runs to the end of the line; in it \n, \r, \t, \\ and \uXXXX stand for thei
 breaks, NUL and emoji. Empty lines are nothing.
 """
 
+import json
 import re
 from dataclasses import dataclass
 
@@ -51,6 +54,8 @@ _ARGUMENTS = {
     "mode": 1,
     "title": 1,
     "servers": 0,
+    "tools": 0,
+    "tool": 1,
     "stderr": 1,
     "child": 1,
     "stubborn": 0,
@@ -103,6 +108,8 @@ def _directive(line: str) -> Directive | None:
         return None
     if wanted == 0:
         return Directive(name) if not rest.strip() else None
+    if name == "tool":
+        return _tool(rest)
     parts = rest.split(" ", wanted - 1)
     if len(parts) < wanted or not parts[0]:
         return None
@@ -113,6 +120,15 @@ def _directive(line: str) -> Directive | None:
     if name not in _RAW:
         parts[-1] = unescaped(parts[-1])
     return Directive(name, tuple(parts))
+
+
+def _tool(rest: str) -> Directive | None:
+    tool, _, written = rest.strip().partition(" ")
+    try:
+        arguments = json.loads(written or "{}")
+    except ValueError:
+        return None
+    return Directive("tool", (tool, written or "{}")) if tool and isinstance(arguments, dict) else None
 
 
 def unescaped(text: str) -> str:

@@ -42,7 +42,7 @@ class Session:
         cwd: str,
         client: AgentSideConnection,
         history: list[dict[str, Any]],
-        servers: list[str],
+        servers: list[Any],
     ) -> None:
         self.id = session_id
         self.cwd = cwd

@@ -1,6 +1,7 @@
 """One turn of the example agent: the directives of a prompt, carried out one after the other."""
 
 import asyncio
+import json
 import os
 import signal
 import sys
@@ -16,6 +17,7 @@ from tieline_agentctl.example_agent.language import Directive, chunked
 from tieline_agentctl.example_agent.session import Session
 
 _MOST_OUTPUT = 256 * 1024
+_MOST_SAID = 32 * 1024  # of a tool's result; every word of it is a chunk
 
 
 class Stopped(Exception):
@@ -93,7 +95,8 @@ class Turn:
         await self.session.title(title)
 
     async def _servers(self) -> None:
-        await self.session.say(" ".join(self.session.servers) or "none")
+        named = [f"{server.name}:{getattr(server, 'type', 'stdio')}" for server in self.session.servers]
+        await self.session.say(" ".join(named) or "none")
 
     async def _stderr(self, text: str) -> None:
         print(text, file=sys.stderr, flush=True)
@@ -200,6 +203,30 @@ class Turn:
             raw_output={"exit_code": process.returncode, "stdout": output},
         )
 
+    async def _tools(self) -> None:
+        client = await self._until(asyncio.to_thread(_mcp_client))
+        try:
+            names = await self._until(client.names(self.session.servers))
+        except client.ToolFailed as error:
+            await self.session.say(f"no tools: {error}")
+        else:
+            await self._say("\n".join(names) or "none")
+
+    async def _tool(self, name: str, written: str) -> None:
+        given = json.loads(written)
+        tool = await self.session.tool(name, "other", given)
+        await self.session.tool_update(tool, "in_progress")
+        client = await self._until(asyncio.to_thread(_mcp_client))
+        try:
+            result = await self._until(client.call(self.session.servers, name, given))
+        except client.ToolFailed as error:
+            await self.session.tool_update(tool, "failed", content=[_shown(str(error))])
+            await self._say(f"{name} failed: {error}")
+            return
+        status = "failed" if result.is_error else "completed"
+        await self.session.tool_update(tool, status, content=[_shown(result.text[:_MOST_OUTPUT])])
+        await self._say(result.text[:_MOST_SAID])
+
     async def _ask(self, title: str) -> None:
         tool = await self.session.tool(title, "other", {})
         answer = await self._until(self.session.allowed(tool, title, "other", {}))
@@ -216,6 +243,13 @@ class Turn:
 
     def _path(self, path: str) -> Path:
         return Path(self.session.cwd) / path
+
+
+def _mcp_client() -> Any:
+    # Loading it takes longer than everything else that this agent does, and few turns call a tool.
+    from tieline_agentctl.example_agent import mcp_client
+
+    return mcp_client
 
 
 def _shown(text: str) -> ContentToolCallContent:
