@@ -33,11 +33,11 @@ from tieline_agent.facts import (
     TimeUp,
 )
 from tieline_agent.limits import Limits
-from tieline_agent.naming import Pair
 from tieline_agent.run import Phase, Run
 from tieline_agent.thread import Thread, fold
 from tieline_ops.scripted_model import validation
 from tieline_protocol.errors import Code
+from tieline_protocol.naming import Pair
 
 TOOLS = {"a__f": Pair("a", "f"), "a__g": Pair("a", "g")}
 SAID = events.user_message("m", "r", "hi")

@@ -3,9 +3,9 @@
 from typing import Any
 
 from tieline_agent import tools
-from tieline_agent.naming import Pair
 from tieline_agent.tools import OnProgress, RemoteToolSpec
 from tieline_ops.scripted_model import validation
+from tieline_protocol.naming import Pair
 from tieline_protocol.remotes import RemoteFunction
 
 

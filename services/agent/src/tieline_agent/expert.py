@@ -15,9 +15,10 @@ from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 import structlog
+from tieline_protocol import naming
 from tieline_protocol.errors import Code, TielineError
 
-from tieline_agent import facts, naming, results
+from tieline_agent import facts, results
 from tieline_agent.events import Event
 from tieline_agent.limits import Limits
 from tieline_agent.model import Model, ModelError

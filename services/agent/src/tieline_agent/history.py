@@ -10,7 +10,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from tieline_agent import arguments, naming
+from tieline_protocol import naming
+
+from tieline_agent import arguments
 from tieline_agent.thread import Call, RunState, Thread
 
 ChatMessage = dict[str, Any]

@@ -20,6 +20,7 @@ from typing import Any
 
 from tieline_protocol import jsontext
 from tieline_protocol.errors import Code, Refused
+from tieline_protocol.naming import Pair
 
 from tieline_agent import arguments, events, history, ids, results
 from tieline_agent.assembly import Assembly, CallDelta, Finished, Joiner, ReasoningDelta, TextDelta, Usage
@@ -41,7 +42,6 @@ from tieline_agent.facts import (
     confirmed,
 )
 from tieline_agent.limits import Limits
-from tieline_agent.naming import Pair
 from tieline_agent.results import Outcome
 from tieline_agent.thread import INTERRUPTED, Call, Step, Thread
 

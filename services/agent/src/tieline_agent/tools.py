@@ -9,10 +9,9 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
+from tieline_protocol import naming
+from tieline_protocol.naming import Pair
 from tieline_protocol.remotes import RemoteFunction
-
-from tieline_agent import naming
-from tieline_agent.naming import Pair
 
 OnProgress = Callable[[dict[str, Any]], None]
 

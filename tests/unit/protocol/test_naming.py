@@ -5,8 +5,8 @@ import re
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tieline_agent import naming
-from tieline_agent.naming import Pair
+from tieline_protocol import naming
+from tieline_protocol.naming import Pair
 
 API = re.compile(r"[a-zA-Z0-9_-]{1,64}")
 SEEN_IN_THE_FIELD = [
