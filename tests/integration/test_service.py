@@ -5,6 +5,7 @@ import contextlib
 import json
 import signal
 import stat
+from typing import Any
 
 import httpx
 import pytest
@@ -59,7 +60,7 @@ def sample(tmp_path):
     def make(url, mode="works", **rest):
         return Process("sample_service", directory, [mode, url], **rest)
 
-    make.directory = directory
+    make.directory = directory  # type: ignore[attr-defined]  # a place for what the sample writes
     return make
 
 
@@ -146,7 +147,7 @@ async def test_a_service_that_cannot_start_ends_loudly(nats_server, sample):
 
 
 async def test_a_service_runs_in_this_loop_and_says_that_it_stops(nats_server):
-    seen = {}
+    seen: dict[str, Any] = {}
 
     @contextlib.asynccontextmanager
     async def app(service: Service):

@@ -16,9 +16,9 @@ from tieline_protocol import batch as batches
 from tieline_protocol.batch import Batch, Framer
 from tieline_protocol.cursor import Cursor, Position
 from tieline_protocol.joining import Opening, head_of_log, read_from
+from tieline_protocol.numbering import Numbering
 from tieline_protocol.reader import Head, Out, Reader
-from tieline_streams.numbering import Numbering
-from tieline_streams.window import Window
+from tieline_protocol.window import Window
 from websockets.protocol import CLIENT, Protocol, State
 
 FRAMER = Framer("s1", "agent")
@@ -70,7 +70,7 @@ class Viewer:
     def write(self, frames: bytes | memoryview) -> None:
         self.client.receive_data(bytes(frames))
         for frame in self.client.events_received():
-            payload = json.loads(frame.data)["payload"]
+            payload = json.loads(bytes(frame.data))["payload"]
             self.cursor = Cursor.parse(payload["cursor"])
             if payload["event"]["type"] != "epoch":
                 self.events.append((payload["event"]["type"], payload["event"].get("n")))

@@ -188,7 +188,9 @@ async def test_a_request_of_the_server_is_refused_and_nonsense_is_ignored() -> N
             answers.append(request)
             return
         await socket.send("not json")
-        await socket.send(json.dumps({"type": "request", "id": "r1", "action": "what-is-this", "payload": {}}))
+        await socket.send(
+            json.dumps({"type": "request", "id": "r1", "action": "what-is-this", "payload": {}})
+        )
         await socket.send(json.dumps({"type": "response", "id": "unknown", "action": "x", "payload": {}}))
         await socket.send(reply(request, {}))
 

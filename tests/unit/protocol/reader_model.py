@@ -16,6 +16,7 @@ import time
 from collections import Counter, deque
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from typing import Any
 
 from tieline_protocol.batch import Batch, Framer, events, frame, texts
 from tieline_protocol.cursor import Cursor
@@ -159,7 +160,7 @@ class Viewer:
                         told = b"%d.%d." % (batch.epoch, batch.first + n)
                         assert told in text, "other events than their offsets"
                         self.cursors.append(Cursor(batch.epoch, batch.first + n, batch.at))
-                    self.place = tuple(batch.end)
+                    self.place = (batch.epoch, batch.last)
                 case Gap(e, first, last, reason) as gap:
                     if e != epoch:
                         assert e > epoch
@@ -293,7 +294,7 @@ class World:
 
     def ended(self, epoch: int, offset: int, opening: Batch) -> None:
         """A reader leaves an epoch: all that can be had of it was read, all that is known of it was told."""
-        facts = next(events(opening)).event
+        facts: dict[str, Any] = next(events(opening)).event
         if facts["previous"] == epoch:
             assert offset >= facts["last"], "an opening's `last` was not reached"
         if facts["clean"]:

@@ -136,7 +136,7 @@ def test_a_viewer_gets_the_frontend_protocols_notification(log, events):
         client.receive_data(framer.frame(Cursor(7, 3, 2), 99, event))
 
     for frame, event in zip(client.events_received(), events, strict=True):
-        told = json.loads(frame.data)
+        told = json.loads(bytes(frame.data))
         named = {"thread_id": "s1"} if log == "thread" else {"session_id": "s1", "log": log}
         action = "thread.event" if log == "thread" else "session.event"
         assert told == {

@@ -23,7 +23,7 @@ def opening(epoch, previous=0, last=0, clean=False, **other):
 
 def told(outs):
     """[(first, last)] of what is delivered, ("gap", first, last, reason), "reset"."""
-    seen = []
+    seen: list[object] = []
     for out in outs:
         match out:
             case Deliver(batch):

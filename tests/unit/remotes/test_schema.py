@@ -20,7 +20,7 @@ json_values = st.recursive(
 
 
 def nested(levels):
-    schema = {"type": "string"}
+    schema: dict[str, object] = {"type": "string"}
     for _ in range(levels):
         schema = {"type": "object", "properties": {"a": schema}}
     return schema
