@@ -13,3 +13,6 @@ BUS_RECONNECTS = Counter(
     "tieline_bus_reconnects", "Connections to the broker that were made again", ["connection"]
 )
 BAD_BATCHES = Counter("tieline_bad_batches", "Messages on event subjects that are no batches", ["service"])
+EVENTS = Counter("tieline_log_events", "Events that were given an offset")
+REPEATS = Counter("tieline_log_repeats", "Times that unconfirmed batches were published again")
+DROPPED = Counter("tieline_log_dropped", "Events dropped because the window of their log stayed full")

@@ -12,13 +12,13 @@ from typing import Any
 import structlog
 from tieline_protocol import bus as broker
 from tieline_protocol import streams, subjects
+from tieline_protocol.backpressure import Budget
 from tieline_protocol.bus import Bus
 from tieline_protocol.errors import Unavailable
 from tieline_protocol.jetstream import Bucket
 from tieline_protocol.service import App, Service
 from tieline_protocol.services import serving
 
-from tieline_streams.backpressure import Budget
 from tieline_streams.config import Config
 from tieline_streams.ownership import Parts
 from tieline_streams.sessions import Sessions

@@ -13,6 +13,7 @@ from typing import Any
 
 import structlog
 from tieline_protocol import agentctl, subjects
+from tieline_protocol.answers import Answers
 from tieline_protocol.bus import Received
 from tieline_protocol.errors import Code, ProtocolError, Refused, TielineError, TimedOut
 from tieline_protocol.jsontext import dumps
@@ -20,7 +21,6 @@ from tieline_protocol.messages import Request, answer, refusal
 
 from tieline_streams import views
 from tieline_streams.agent_commands import PASSED, AgentCommands
-from tieline_streams.answers import Answers
 from tieline_streams.payloads import Rename, read
 from tieline_streams.session import Session
 from tieline_streams.sockets import Fatal

@@ -8,13 +8,13 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
-from tieline_protocol import jsontext
+from tieline_protocol import backpressure, jsontext
 from tieline_protocol.agentctl import MAX_EVENT, MAX_FRAME, Spelling
 from tieline_protocol.bus import BusSettings
 from tieline_protocol.errors import BadMessage, Code, Refused
 from tieline_protocol.messages import explain
 
-from tieline_streams import backpressure, retry, turn
+from tieline_streams import retry, turn
 
 
 class BadConfig(Exception):

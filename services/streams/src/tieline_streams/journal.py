@@ -12,12 +12,12 @@ import asyncio
 from typing import Any
 
 from tieline_protocol.agentctl import Frame
+from tieline_protocol.backpressure import AgentBacklog, WorkspaceBacklog
 from tieline_protocol.messages import LogHead
+from tieline_protocol.numbering import Numbering
+from tieline_protocol.publisher import EventPublisher
 
-from tieline_streams.backpressure import AgentBacklog, WorkspaceBacklog
-from tieline_streams.numbering import Numbering
 from tieline_streams.ownership import Found, Parts
-from tieline_streams.publisher import EventPublisher
 from tieline_streams.stream_manager import StreamManager
 from tieline_streams.tail import Tail
 from tieline_streams.turn import Turns

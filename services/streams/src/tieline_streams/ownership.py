@@ -6,29 +6,21 @@ next process that finds it.
 
 from __future__ import annotations
 
-import asyncio
 import time
-from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal
 
-import structlog
 from tieline_protocol import subjects
 from tieline_protocol.agentctl import Spelling
+from tieline_protocol.backpressure import Budget
 from tieline_protocol.bus import Bus
-from tieline_protocol.errors import Unavailable
-from tieline_protocol.jetstream import Bucket, WrongRevision
-from tieline_protocol.messages import Changed, InstanceRecord, OwnerRecord, SessionRecord
+from tieline_protocol.jetstream import Bucket
+from tieline_protocol.messages import InstanceRecord, SessionRecord
+from tieline_protocol.ownership import announce, insist, release
 
-from tieline_streams.backpressure import Budget
 from tieline_streams.config import AgentSettings, Config
 from tieline_streams.executors import Executor
-
-log = structlog.get_logger()
-T = TypeVar("T")
-
-_AGAIN = 0.2
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,41 +83,17 @@ class Ledger:
         self.record = record = record.model_copy(update=changes)
         key = subjects.session_key(record.user, record.session)
         # What is written is the newest there is, also when the broker took its time.
-        await _insist(lambda: self._parts.sessions.put(key, self.record.encode()))
-        await announce(self._parts.bus, record.user, record.session, "added" if added else "updated")
+        await insist(lambda: self._parts.sessions.put(key, self.record.encode()))
+        await announce(
+            self._parts.bus, record.user, "session", record.session, "added" if added else "updated"
+        )
 
     async def place(self, instance: InstanceRecord) -> None:
-        await _insist(lambda: self._parts.instances.put(self.record.session, instance.encode()))
+        await insist(lambda: self._parts.instances.put(self.record.session, instance.encode()))
 
     async def forget_place(self) -> None:
-        await _insist(lambda: self._parts.instances.delete(self.record.session))
+        await insist(lambda: self._parts.instances.delete(self.record.session))
 
     async def release(self) -> None:
         """Give the session up: everything is confirmed."""
-        released = OwnerRecord(holder=self._parts.holder, released=True)
-        owners, id = self._parts.owners, self.record.session
-        try:
-            await _insist(lambda: owners.put(id, released.encode(), expected=self._epoch))
-        except WrongRevision:
-            # The first try may have been stored although its answer was lost.
-            entry = await _insist(lambda: owners.get(id))
-            if entry is None or entry.value != released.encode():
-                raise
-
-
-async def _insist(work: Callable[[], Awaitable[T]]) -> T:
-    """Until it works, or the time limit around it ends it."""
-    while True:
-        try:
-            return await work()
-        except Unavailable as exc:
-            log.info("the broker does not store, trying again", error=exc.message)
-            await asyncio.sleep(_AGAIN)
-
-
-async def announce(bus: Bus, user: str, id: str, change: Literal["added", "updated", "removed"]) -> None:
-    """Tell the gateways that a user's list changed. News only: who misses it asks for the list."""
-    try:
-        await bus.publish(subjects.changed(user), Changed(what="session", id=id, change=change).encode())
-    except Unavailable as exc:
-        log.info("a change could not be announced", session=id, error=exc.message)
+        await release(self._parts.owners, self.record.session, self._parts.holder, self._epoch)

@@ -13,16 +13,17 @@ from types import TracebackType
 from typing import Any
 
 import structlog
-from tieline_protocol import batch, jetstream, subjects
+from tieline_protocol import batch, jetstream, ownership, subjects
 from tieline_protocol.bus import Server
 from tieline_protocol.errors import BadMessage, Code, Refused, TielineError, Unavailable
 from tieline_protocol.messages import InstanceRecord, OwnerRecord, Request, SessionRecord
+from tieline_protocol.ownership import announce
 
 from tieline_streams import executors, payloads, views
 from tieline_streams.commands import Commands
 from tieline_streams.executors import Executor
 from tieline_streams.metrics import SESSIONS
-from tieline_streams.ownership import Found, Parts, Place, announce
+from tieline_streams.ownership import Found, Parts, Place
 from tieline_streams.payloads import read
 from tieline_streams.session import Session
 from tieline_streams.turn import open_turns
@@ -109,7 +110,7 @@ class Sessions:
         changed = record.model_copy(update={**changes, "updated": _now_ms()})
         key = subjects.session_key(record.user, record.session)
         await self._parts.sessions.put(key, changed.encode(), expected=revision)
-        await announce(self._parts.bus, record.user, record.session, "updated")
+        await announce(self._parts.bus, record.user, "session", record.session, "updated")
 
     # Owning
 
@@ -135,7 +136,7 @@ class Sessions:
             updated=now,
         )
         await parts.sessions.put(subjects.session_key(request.user, id), record.encode(), expected=0)
-        epoch = await self._take(id, 0)
+        epoch = await ownership.take(parts.owners, id, parts.holder, 0)
         place = Place(self._executors[executor], settings.routes, path, agent_settings)
         session = Session(parts, record, epoch, place)
         self._opens[request.id] = session
@@ -143,10 +144,6 @@ class Sessions:
             self._opens.popitem(last=False)
         self._own(session)
         return session
-
-    async def _take(self, id: str, revision: int) -> int:
-        taken = OwnerRecord(holder=self._parts.holder).encode()
-        return await self._parts.owners.put(id, taken, expected=revision)
 
     def _own(self, session: Session) -> None:
         self._sessions[session.id] = session
@@ -196,7 +193,7 @@ class Sessions:
 
     async def _end_found(self, record: SessionRecord, revision: int, released: bool) -> None:
         parts, id, user = self._parts, record.session, record.user
-        epoch = await self._take(id, revision)
+        epoch = await ownership.take(parts.owners, id, parts.holder, revision)
         instance = await parts.instances.get(id)
         turns = [
             event.event
@@ -206,8 +203,8 @@ class Sessions:
             for event in batch.events(batch.decode(stored.data))
         ]
         found = Found(
-            agent=await self._end_of(user, id, "agent"),
-            workspace=await self._end_of(user, id, "workspace"),
+            agent=await ownership.end_of(parts.bus, user, id, "agent"),
+            workspace=await ownership.end_of(parts.bus, user, id, "workspace"),
             clean=released,
             turns=tuple(open_turns(turns)[0].values()),
             instance=InstanceRecord.decode(instance.value) if instance else None,
@@ -218,14 +215,6 @@ class Sessions:
         else:
             session.end("failed", record.reason or "the service that ran the session has ended")
         self._own(session)
-
-    async def _end_of(self, user: str, id: str, log_name: str) -> tuple[int, int]:
-        stream = subjects.stream_of(log_name)
-        last = await jetstream.last_message(self._parts.bus, stream, subjects.log_events(user, id, log_name))
-        if last is None:
-            return 0, 0
-        found = batch.decode(last.data)
-        return found.epoch, found.last
 
     def _place_of(self, record: SessionRecord) -> Place | None:
         config = self._parts.config.executors

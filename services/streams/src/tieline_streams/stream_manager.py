@@ -18,10 +18,10 @@ from picows import WSCloseCode
 from tieline_protocol import agentctl
 from tieline_protocol.agentctl import Frame, Kind
 from tieline_protocol.errors import BadMessage, Refused, TielineError, Unavailable
+from tieline_protocol.numbering import gap
 
 from tieline_streams.config import Limits
 from tieline_streams.metrics import INVALID
-from tieline_streams.numbering import gap
 from tieline_streams.requests import Requests
 from tieline_streams.retry import Retry
 from tieline_streams.sockets import Socket, dial

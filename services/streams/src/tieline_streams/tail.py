@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tieline_streams import merge
+from tieline_protocol import merge
 
 TAIL = 64 * 1024  # in UTF-8 bytes
 _RAW = 6  # times that much JSON is kept before anybody looks into it: a flood costs next to nothing

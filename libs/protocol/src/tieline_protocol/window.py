@@ -12,9 +12,8 @@ from __future__ import annotations
 
 from collections import deque
 
+from tieline_protocol.numbering import Outgoing
 from tieline_protocol.reader import WINDOW
-
-from tieline_streams.numbering import Outgoing
 
 FIRST_PATIENCE = 1.0
 MOST_PATIENCE = 4.0

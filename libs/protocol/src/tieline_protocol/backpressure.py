@@ -14,8 +14,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from tieline_streams import merge
-from tieline_streams.numbering import gap
+from tieline_protocol import merge
+from tieline_protocol.numbering import gap
 
 SESSION_BYTES = 8 * 1024 * 1024
 PROCESS_BYTES = 256 * 1024 * 1024

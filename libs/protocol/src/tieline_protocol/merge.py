@@ -11,6 +11,7 @@ import re
 from typing import Any
 
 import orjson
+
 from tieline_protocol import jsontext
 
 # Escaped halves of characters. What a terminal makes a daemon escape most is another: ESC.

@@ -2,8 +2,8 @@ from __future__ import annotations
 
 from hypothesis import given
 from hypothesis import strategies as st
-from tieline_streams.numbering import Outgoing
-from tieline_streams.window import Window
+from tieline_protocol.numbering import Outgoing
+from tieline_protocol.window import Window
 
 
 def out(offset: int, size: int = 10) -> Outgoing:

@@ -4,7 +4,7 @@ import orjson
 from hypothesis import given
 from hypothesis import strategies as st
 from tieline_protocol import batch, subjects
-from tieline_streams.numbering import BATCH_BYTES, MAX_TYPES, Numbering, Outgoing, admit, gap
+from tieline_protocol.numbering import BATCH_BYTES, MAX_TYPES, Numbering, Outgoing, admit, gap
 
 EPOCH = 70
 

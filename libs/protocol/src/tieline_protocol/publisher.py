@@ -13,17 +13,17 @@ from collections.abc import Callable
 from typing import Any
 
 import structlog
+
 from tieline_protocol import jsontext
+from tieline_protocol.backpressure import Backlog
 from tieline_protocol.batch import PREFIX_SIZE
 from tieline_protocol.bus import Bus, Received, status
 from tieline_protocol.errors import ProtocolError, Refused, Unavailable
 from tieline_protocol.jetstream import ack_sequence
 from tieline_protocol.messages import LogHead
-
-from tieline_streams.backpressure import Backlog
-from tieline_streams.metrics import DROPPED, EVENTS, REPEATS
-from tieline_streams.numbering import RESERVED, Numbering, admit, gap
-from tieline_streams.window import Window
+from tieline_protocol.metrics import DROPPED, EVENTS, REPEATS
+from tieline_protocol.numbering import RESERVED, Numbering, admit, gap
+from tieline_protocol.window import Window
 
 log = structlog.get_logger()
 

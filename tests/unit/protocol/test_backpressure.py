@@ -4,8 +4,8 @@ import json
 
 from hypothesis import given
 from hypothesis import strategies as st
-from tieline_streams.backpressure import AgentBacklog, Backlog, Budget, Dropped, WorkspaceBacklog
-from tieline_streams.merge import MERGED_BYTES
+from tieline_protocol.backpressure import AgentBacklog, Backlog, Budget, Dropped, WorkspaceBacklog
+from tieline_protocol.merge import MERGED_BYTES
 
 
 def shell(data: str) -> tuple[str, bytes, dict]:

@@ -4,7 +4,7 @@ import json
 
 from hypothesis import given
 from hypothesis import strategies as st
-from tieline_streams.merge import key, merge, parse
+from tieline_protocol.merge import key, merge, parse
 
 
 def shell(data: str, **more: object) -> bytes:

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from tieline_protocol import batch, jsontext, subjects
 from tieline_protocol.batch import AFTER, Framer
 
-BULK = frozenset({"message_chunk", "reasoning", "shell_output", "process_output"})
+BULK = frozenset({"message_chunk", "reasoning", "shell_output", "process_output", "delta"})
 RESERVED = frozenset(
     {
         "session",
@@ -61,6 +61,10 @@ _WELL_KNOWN = (
             "file_change",
             "process_status",
             "shell_exit",
+            "message",
+            "run",
+            "tool_result",
+            "tool_progress",
         }
     )
 )

@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from tieline_streams.answers import Answers
+from tieline_protocol.answers import Answers
 
 
 def test_the_first_answer_is_kept():
