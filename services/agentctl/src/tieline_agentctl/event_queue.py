@@ -49,7 +49,8 @@ class EventQueue:
 
     async def head(self) -> bytes:
         """Wait for the oldest frame; it stays where it is."""
-        await self._filled.wait()
+        while not self._frames:  # woken by a frame that was withdrawn meanwhile
+            await self._filled.wait()
         self._taken = True
         return self._frames[0]
 
