@@ -97,6 +97,18 @@ class _Client(Client):
             writer.transport.abort()
         await super()._process_op_err(e)
 
+    def send_now(self, subject: str, data: bytes, reply: str) -> None:
+        """Publish without the detours; what the socket does not take at once is left to the flusher."""
+        head = f"PUB {subject} {reply} {len(data)}\r\n" if reply else f"PUB {subject} {len(data)}\r\n"
+        pieces = (head.encode(), data, b"\r\n")
+        self._pending += pieces
+        self._pending_data_size += sum(map(len, pieces))
+        self.stats["out_msgs"] += 1
+        self.stats["out_bytes"] += len(data)
+        self.write_now()
+        if self._pending and self._flush_queue is not None and self._flush_queue.empty():
+            self._flush_queue.put_nowait(asyncio.get_running_loop().create_future())
+
     def write_now(self) -> None:
         """Hand the socket what was published: the flusher, which waits for a slow server, is turns of the loop away."""
         writer = getattr(self._transport, "_io_writer", None)
@@ -197,6 +209,15 @@ class Bus:
             self._nc.write_now()
         except NatsError as exc:
             raise Unavailable(f"the broker is away: {exc}") from exc
+
+    def publish_now(self, subject: str, data: bytes, reply: str = "") -> None:
+        """The same, without a place where it could wait: for who bounds by itself what is under way."""
+        self.check(subject, len(data))
+        if reply:
+            self.check(reply)
+        if not self.connected:
+            raise Unavailable("the broker is away")
+        self._nc.send_now(subject, data, reply)
 
     async def flush(self, timeout: float = 5) -> None:
         """Wait until the server has seen all that was published before. Raises Unavailable."""

@@ -49,6 +49,8 @@ class EventPublisher:
         self._limit = limit
         self._window = Window()
         self._wake = asyncio.Event()
+        self._loop = asyncio.get_running_loop()
+        self._inbox = ""  # where confirmations come, once somebody listens
         self._on_numbered = on_numbered
         self._on_room = on_room
         self._stored: list[tuple[int, asyncio.Future[None]]] = []
@@ -81,8 +83,11 @@ class EventPublisher:
             or not window.room(len(raw) + _FRAME, numbering.gathered)
         ):
             return False
-        for batch in numbering.received(type, raw, _now_ms()):
+        whole = numbering.received(type, raw, _now_ms())
+        for batch in whole:
             window.add(batch)
+        if whole and self._inbox:
+            self._send()
         if self._on_numbered is not None:
             self._on_numbered(type, raw)
         self._numbered += 1
@@ -148,18 +153,20 @@ class EventPublisher:
 
     async def run(self) -> None:
         """Publish until cancelled."""
+        loop = self._loop
         inbox = self._bus.inbox()
-        loop = asyncio.get_running_loop()
         subscription = await self._bus.subscribe(f"{inbox}.*", self._acked, on_lost=self._again)
+        self._inbox = inbox
         try:
             while True:
                 self._window.tick(loop.time())
                 self._fill()
-                await self._send(inbox)
+                self._send()
                 await self._rest(loop)
         finally:
             for _, stored in self._stored:
                 stored.cancel()
+            self._inbox = ""
             self.backlog.clear()
             await subscription.close()
 
@@ -201,20 +208,21 @@ class EventPublisher:
             if self._on_room is not None:
                 self._on_room()
 
-    async def _send(self, inbox: str) -> None:
-        """Give the connection all that it may have."""
-        window, loop = self._window, asyncio.get_running_loop()
+    def _send(self) -> None:
+        """Give the connection all that it may have: no more than the window, so it need not wait for the broker."""
+        window, loop = self._window, self._loop
         while self._bus.connected and (following := window.next(loop.time())) is not None:
             name, batch = following
             window.sent(loop.time())
             try:
-                await self._bus.publish(batch.subject, batch.data, f"{inbox}.{name}")
+                self._bus.publish_now(batch.subject, batch.data, f"{self._inbox}.{name}")
             except Unavailable:
                 return  # the reconnect publishes all of it again
             except (ProtocolError, Refused) as exc:
-                # The broker's limit was lowered under us: an operator must see to it, nothing is lost meanwhile.
+                # The broker's limit was lowered under us: an operator must see to it. It is tried again as if it
+                # had not been confirmed, and nothing is lost meanwhile.
                 log.error("a batch cannot be published", subject=batch.subject, error=exc.message)
-                await asyncio.sleep(1)
+                return
 
     def _acked(self, received: Received) -> None:
         seq = None if status(received) else ack_sequence(received.data)
