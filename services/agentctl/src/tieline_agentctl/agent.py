@@ -117,21 +117,25 @@ class Agent:
             return self.command
 
     async def stop(self) -> None:
-        """Does nothing when nothing runs. Afterwards no process of the agent's session is left."""
+        """Fine when nothing runs. Afterwards no process of the session is left, and no request of its tools."""
         async with self._changing:
-            process, conversation, watch = self._process, self._conversation, self._watch
-            if process is None or conversation is None or watch is None:
-                return
-            if self._running:
-                self._state = "stopping"
-                await process.stop(self._settings.stop_grace)
-            self._state = "stopped"
-            await asyncio.wait([watch], timeout=_DRAIN_PATIENCE)
-            if not watch.done():
-                log.warning("the agent's last output found no room and is lost")
-                watch.cancel()
-                await asyncio.wait([watch])
-            self._watch = None
+            await self._end_process()
+            self._tunnel.fail_all("agent stopped")
+
+    async def _end_process(self) -> None:
+        process, conversation, watch = self._process, self._conversation, self._watch
+        if process is None or conversation is None or watch is None:
+            return
+        if self._running:
+            self._state = "stopping"
+            await process.stop(self._settings.stop_grace)
+        self._state = "stopped"
+        await asyncio.wait([watch], timeout=_DRAIN_PATIENCE)
+        if not watch.done():
+            log.warning("the agent's last output found no room and is lost")
+            watch.cancel()
+            await asyncio.wait([watch])
+        self._watch = None
 
     async def _until_gone(self, process: AgentProcess, conversation: Conversation) -> None:
         stderr = self._scope.spawn(process.read_stderr(), "agent stderr")
