@@ -29,6 +29,7 @@ log = structlog.get_logger()
 
 _FRAME = 512  # what a frame, a batch and a broker's limit have around an event
 _SURELY_FITS = 64 * 1024  # no broker that we run on takes less
+_BUSY = 128 * 1024  # bytes under way that keep the broker at work for a turn of the loop
 _TURN = 64  # events numbered before the event loop gets its turn
 
 
@@ -55,6 +56,7 @@ class EventPublisher:
         self._on_room = on_room
         self._stored: list[tuple[int, asyncio.Future[None]]] = []
         self._repeats = 0
+        self._seen = 0  # the last offset given when it was looked last
         self._numbered = 0  # at once, and not counted in the metrics yet
         self.backlog = backlog
 
@@ -197,8 +199,12 @@ class EventPublisher:
             if self._on_numbered is not None:
                 self._on_numbered(entry.type, raw)
             taken += 1
-        for batch in numbering.flush():
-            window.add(batch)
+        if numbering.gathered and window.bytes > _BUSY and numbering.last != self._seen:
+            self._wake.set()  # enough is under way and more may come: a turn later it is a fuller batch
+        else:
+            for batch in numbering.flush():
+                window.add(batch)
+        self._seen = numbering.last
         if self._numbered or taken:
             EVENTS.inc(self._numbered + taken)
             self._numbered = 0

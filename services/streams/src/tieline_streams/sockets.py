@@ -29,7 +29,7 @@ from tieline_protocol.errors import BadMessage, Code, Refused, Unavailable
 log = structlog.get_logger()
 
 # Bytes read before everything else in this process gets its turn; the loop itself would read MBs.
-_TURN = 64 * 1024
+_TURN = 128 * 1024
 _WRITE_BUFFER = 8 * 1024 * 1024  # a daemon that does not read makes us refuse input above this
 
 
