@@ -191,7 +191,9 @@ async def test_every_transport_lists_and_calls(instance: Instance, transport: st
             "sse": lambda: Client(sse_client(f"http://localhost:{instance.port}/sse"), mode="legacy"),
         }[transport]()
         async with opened as mcp:
-            assert (mcp.server_info.name, mcp.server_info.version) == ("kandev-mcp", "1.0.0")
+            told = mcp.server_info
+            assert told is not None
+            assert (told.name, told.version) == ("kandev-mcp", "1.0.0")
             assert await names(mcp) == ["ask_user_question_kandev", "page__title"]
             assert said(await mcp.call_tool("page__title", {"upper": True})) == "done"
             assert said(await mcp.call_tool("nothing", {})) == "unknown tool: nothing"
@@ -200,7 +202,7 @@ async def test_every_transport_lists_and_calls(instance: Instance, transport: st
 @pytest.mark.parametrize("mode", ["legacy", "auto"])
 async def test_a_call_that_is_cancelled_is_freed(instance: Instance, mode: str):
     """What shows it: the user's question is taken back."""
-    answers = {"ask_user_question": None, "clarification_timeout": {}}
+    answers: dict[str, Any] = {"ask_user_question": None, "clarification_timeout": {}}
     async with mcp_backend(instance, **answers) as backend, client(instance, mode) as mcp:
         calling = asyncio.create_task(mcp.call_tool("ask_user_question_kandev", QUESTION))
         await backend.until_asked("mcp.ask_user_question")

@@ -103,6 +103,8 @@ class Backend:
     async def close(self) -> None:
         await self.socket.close()
         await asyncio.wait([self._reader])
+        if not self._reader.cancelled():
+            self._reader.exception()  # the daemon may have cut the connection before, which is for the test to judge
 
 
 class Rig:
