@@ -317,6 +317,26 @@ async def test_when_the_session_changed_hands_only_what_may_be_done_twice_is_sen
     assert [f["type"] for f in repeated] == ["response", "response"]
 
 
+@pytest.mark.timeout(20)
+@pytest.mark.parametrize(("action", "endpoint"), [("session.open", "open"), ("session.list", "list")])
+async def test_what_a_replica_took_down_with_it_is_asked_of_another_under_the_same_id(
+    nats_server: NatsServer, action: str, endpoint: str
+) -> None:
+    async def dying(request: object) -> dict | None:
+        return {"answered": True} if len(asked) > 1 else None
+
+    async with (
+        serving(nats_server.url, endpoint, dying) as asked,
+        gateway(nats_server.url) as url,
+        frontend(url) as front,
+    ):
+        await front.send(id="o", action=action, payload={})
+        told = await front.answer_to("o", timeout=12)
+
+    assert told["payload"] == {"answered": True}
+    assert len({request.id for request in asked}) == 1
+
+
 async def test_while_the_broker_is_away_a_request_waits_for_it(nats_server: NatsServer) -> None:
     async with owning(nats_server.url) as owner, gateway(nats_server.url) as url, frontend(url) as front:
         await nats_server.stop()

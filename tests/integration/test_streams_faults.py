@@ -542,3 +542,27 @@ async def test_a_session_of_a_service_that_was_killed_ends_unclean_at_the_next_s
         "reason": "disconnected",
     }
     assert daemon.instances == {}
+
+
+@pytest.mark.timeout(40)
+async def test_an_open_that_died_with_its_service_is_told_to_whoever_asks_again(
+    nats_server: NatsServer, bus: Bus, daemon: Agentctl, known: Executors, tmp_path: Path
+) -> None:
+    file = tmp_path / "executors.json"
+    file.write_text(known.model_dump_json())
+    args = ["--executors-file", str(file), "--nats-url", nats_server.url, "--log-format", "text"]
+    user = Frontend(bus)
+    daemon.script.answers["agent.initialize"] = None
+    async with Process("tieline_streams", tmp_path / "run", args, timeout=15) as service:
+        first = asyncio.create_task(user.rpc("open", {"title": "x"}, id="same"))
+        await eventually(lambda: daemon.agent and daemon.workspace)
+        await service.kill()
+        await service.start()
+        with pytest.raises(TielineError) as caught:
+            await user.rpc("open", {"title": "x"}, id="same")
+        listed = (await user.rpc("list"))["sessions"]
+        assert await service.stop() == 0
+    first.cancel()
+
+    assert caught.value.code is Code.UNAVAILABLE
+    assert [one["state"] for one in listed] == ["failed"]

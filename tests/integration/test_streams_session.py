@@ -124,11 +124,21 @@ async def test_an_open_that_is_repeated_opens_one_session(user: Frontend, daemon
     assert len(daemon.instances) == 2
 
 
+async def test_two_that_ask_for_the_same_open_at_once_get_the_same_session(
+    user: Frontend, daemon: Agentctl
+) -> None:
+    first, second = await asyncio.gather(*(user.rpc("open", {"title": "x"}, id="same") for _ in range(2)))
+
+    assert first == second
+    assert len(daemon.instances) == 2
+
+
 @pytest.mark.parametrize(
     ("payload", "code"),
     [
         ({"workspace": "../elsewhere"}, Code.BAD_REQUEST),
         ({"workspace": "/etc"}, Code.BAD_REQUEST),
+        ({"workspace": "x" * 300}, Code.BAD_REQUEST),
         ({"executor": "mars"}, Code.NOT_FOUND),
         ({"agent": "mars"}, Code.NOT_FOUND),
         ({"title": 5}, Code.BAD_REQUEST),
@@ -144,6 +154,13 @@ async def test_a_workspace_that_leaves_the_root_through_a_link_is_refused(
     (tmp_path / "work" / "link").symlink_to(tmp_path)
 
     assert (await refused(user.rpc("open", {"workspace": "link/x"}))).code is Code.BAD_REQUEST
+
+
+async def test_a_file_is_no_workspace(user: Frontend, tmp_path: Path) -> None:
+    (tmp_path / "work" / "file").touch()
+
+    assert (await refused(user.rpc("open", {"workspace": "file"}))).code is Code.BAD_REQUEST
+    assert (await refused(user.rpc("open", {"workspace": "file/below"}))).code is Code.BAD_REQUEST
 
 
 async def test_a_daemon_that_cannot_start_the_agent_fails_the_session(

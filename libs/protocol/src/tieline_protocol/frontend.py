@@ -439,6 +439,7 @@ _TABLE = (
         "{session_id, state}",
         route=Route.SERVICE,
         endpoint="open",
+        repeat=True,  # the session's id follows from the request's
         seconds=65,
     ),
     _action(

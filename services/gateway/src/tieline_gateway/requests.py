@@ -82,14 +82,16 @@ class Requests:
         wait = _FIRST_WAIT
         while True:
             left = began + action.seconds - loop.time()
+            if left <= 0:
+                raise TimedOut("no answer in time: whether it was done is not known")
             try:
-                return await self.once(subject, request, min(left, action.seconds))
+                return await self.once(subject, request, min(left, _SILENCE) if action.repeat else left)
             except NoResponders:
                 if loop.time() + wait >= began + self._patience:
                     raise Unavailable("no service answers for sessions now") from None
                 await asyncio.sleep(wait)
                 wait = min(wait * 2, _MOST_WAIT)
-            except FateUnknown:
+            except (FateUnknown, TimedOut):
                 if not action.repeat:
                     raise
                 await self._reconnected(began + action.seconds)

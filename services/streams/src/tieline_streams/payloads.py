@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import base64
+import hashlib
 from typing import Any, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, StrictBool, StrictInt, StrictStr, ValidationError
 from tieline_protocol.errors import ProtocolError
-from tieline_protocol.messages import explain
+from tieline_protocol.messages import Request, explain
 
 MAX_TITLE = 1_000
 MAX_SIZE = 10_000  # columns or rows: more is no terminal
@@ -69,3 +71,9 @@ def read(model: type[P], payload: dict[str, Any]) -> P:
         return model.model_validate(payload)
     except ValidationError as exc:
         raise ProtocolError(explain(exc)) from exc
+
+
+def session_of(request: Request) -> str:
+    """The id of the session that a request opens: whoever hears it again can see whether it was carried out."""
+    digest = hashlib.sha256(f"{request.user}\x00{request.id}".encode(errors="surrogatepass")).digest()
+    return f"s{base64.urlsafe_b64encode(digest).decode()[:22]}"

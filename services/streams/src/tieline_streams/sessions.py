@@ -6,7 +6,6 @@ Where takeover, leases and recovery will live: `recover` finds sessions without 
 from __future__ import annotations
 
 import asyncio
-import secrets
 import time
 from collections import OrderedDict
 from types import TracebackType
@@ -16,6 +15,7 @@ import structlog
 from tieline_protocol import batch, jetstream, ownership, subjects
 from tieline_protocol.bus import Server
 from tieline_protocol.errors import BadMessage, Code, Refused, TielineError, Unavailable
+from tieline_protocol.jetstream import WrongRevision
 from tieline_protocol.messages import InstanceRecord, OwnerRecord, Request, SessionRecord
 from tieline_protocol.ownership import announce
 
@@ -31,6 +31,7 @@ from tieline_streams.turn import open_turns
 log = structlog.get_logger()
 
 _REMEMBERED = 1_000
+_LOOK = 0.25
 _COMMANDS = 8_192  # requests at once that a session takes in: a thousand keys typed ahead are one burst
 
 
@@ -42,6 +43,7 @@ class Sessions:
         self._group = asyncio.TaskGroup()
         self._sessions: dict[str, Session] = {}
         self._opens: OrderedDict[str, Session] = OrderedDict()
+        self._making: set[str] = set()  # begun here, and not owned yet
         self._executors: dict[str, Executor] = {
             name: executors.make(settings) for name, settings in parts.config.executors.executors.items()
         }
@@ -68,9 +70,36 @@ class Sessions:
         """Make a session and start it; answers when it is ready. Raises TielineError."""
         session = self._opens.get(request.id)
         if session is None:
-            session = await self._make(request)
+            id = payloads.session_of(request)
+            if id in self._making:
+                return await self._opened_elsewhere(request, id)
+            self._making.add(id)
+            try:
+                session = await self._make(request, id)
+            except WrongRevision:  # another process has begun it
+                return await self._opened_elsewhere(request, id)
+            finally:
+                self._making.discard(id)
         await asyncio.shield(session.opened)
         return {"session_id": session.id, "state": session.state}
+
+    async def _opened_elsewhere(self, request: Request, id: str) -> dict[str, Any]:
+        """What became of an open that is asked about again. Raises TielineError."""
+        key = subjects.session_key(request.user, id)
+        try:
+            async with asyncio.timeout(max(request.budget_ms, 0) / 1000):
+                while True:
+                    entry = await self._parts.sessions.get(key)
+                    if entry is None and id not in self._making:
+                        raise Unavailable("the session could not be opened")
+                    record = SessionRecord.decode(entry.value) if entry is not None else None
+                    if record is not None and record.state == "ready":
+                        return {"session_id": id, "state": record.state}
+                    if record is not None and record.state != "opening":
+                        raise Unavailable(record.reason or "the session was closed while it opened")
+                    await asyncio.sleep(_LOOK)
+        except TimeoutError:
+            raise Unavailable("the session is not ready in time") from None
 
     async def list(self, request: Request) -> dict[str, Any]:
         wanted = read(payloads.List, request.payload)
@@ -114,14 +143,14 @@ class Sessions:
 
     # Owning
 
-    async def _make(self, request: Request) -> Session:
+    async def _make(self, request: Request, id: str) -> Session:
+        """Raises WrongRevision where the session is there already."""
         if self._stopping:
             raise Refused(Code.UNAVAILABLE, "the service is stopping")
         wanted = read(payloads.Open, request.payload)
         parts = self._parts
         executor, settings = parts.config.executors.executor(wanted.executor)
         agent, agent_settings = parts.config.executors.agent(wanted.agent)
-        id = f"s{secrets.token_urlsafe(17)[:22]}"
         path = await asyncio.to_thread(executors.place, settings.root, wanted.workspace, id)
         now = _now_ms()
         record = SessionRecord(
@@ -135,8 +164,11 @@ class Sessions:
             created=now,
             updated=now,
         )
-        await parts.sessions.put(subjects.session_key(request.user, id), record.encode(), expected=0)
-        epoch = await ownership.take(parts.owners, id, parts.holder, 0)
+        try:
+            async with asyncio.timeout(max(request.budget_ms, 0) / 1000):
+                epoch = await self._begun(record)
+        except TimeoutError:
+            raise Unavailable("the session could not be stored in time") from None
         place = Place(self._executors[executor], settings.routes, path, agent_settings)
         session = Session(parts, record, epoch, place)
         self._opens[request.id] = session
@@ -144,6 +176,24 @@ class Sessions:
             self._opens.popitem(last=False)
         self._own(session)
         return session
+
+    async def _begun(self, record: SessionRecord) -> int:
+        """The epoch of a session whose record is new, or was left before it was taken. Raises WrongRevision."""
+        parts, id = self._parts, record.session
+        key = subjects.session_key(record.user, id)
+        try:
+            await ownership.insist(lambda: parts.sessions.put(key, record.encode(), expected=0))
+        except WrongRevision:
+            if await ownership.insist(lambda: parts.owners.get(id)) is not None:
+                raise
+        try:
+            return await ownership.insist(lambda: ownership.take(parts.owners, id, parts.holder, 0))
+        except WrongRevision:
+            # The first try may have been stored although its answer was lost.
+            entry = await ownership.insist(lambda: parts.owners.get(id))
+            if entry is None or OwnerRecord.decode(entry.value) != OwnerRecord(holder=parts.holder):
+                raise
+            return entry.revision
 
     def _own(self, session: Session) -> None:
         self._sessions[session.id] = session

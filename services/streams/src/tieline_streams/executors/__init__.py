@@ -3,6 +3,7 @@ all that anybody needs to reach it."""
 
 from __future__ import annotations
 
+import errno
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
@@ -12,6 +13,9 @@ from tieline_protocol.messages import InstanceRecord
 
 from tieline_streams import workspace
 from tieline_streams.config import ExecutorSettings, StaticExecutor
+
+# A file is in the way, or the name cannot be one.
+_ASKED_WRONG = (errno.EEXIST, errno.ENOTDIR, errno.ENAMETOOLONG, errno.ELOOP, errno.EINVAL, errno.EILSEQ)
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +44,7 @@ def make(settings: ExecutorSettings) -> Executor:
 
 
 def place(root: Path, asked: str | None, session: str) -> Path:
-    """The session's folder, made when absent. Raises ProtocolError (outside the root), Unavailable."""
+    """The session's folder, made when absent. Raises ProtocolError (no folder under the root), Unavailable."""
     try:
         base = root.resolve()
         path = (base / workspace.relative(asked, session)).resolve()
@@ -48,5 +52,6 @@ def place(root: Path, asked: str | None, session: str) -> Path:
             raise ProtocolError("workspace: a path under the executor's root is required")
         path.mkdir(parents=True, exist_ok=True)
     except OSError as exc:
-        raise Unavailable(f"workspace: {exc.strerror}") from exc
+        kind = ProtocolError if exc.errno in _ASKED_WRONG else Unavailable
+        raise kind(f"workspace: {exc.strerror}") from exc
     return path
