@@ -23,4 +23,4 @@ def test_it_names_every_action_code_and_limit() -> None:
         assert f"### `{action}`\n" in text
     for code in (*Code, *(str(int(close)) for close in CloseCode)):
         assert code in text
-    assert "any |" not in text.replace("list of any |", "")
+    assert "any |" not in text

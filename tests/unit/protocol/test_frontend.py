@@ -141,9 +141,9 @@ def test_every_action_can_travel(action: frontend.Action) -> None:
     assert bool(action.endpoint) or action.route is not Route.SERVICE
     if action.route is Route.OWNER:
         assert subjects.command("ada", "s1", action.name).endswith(action.name)
-        assert issubclass(action.payload, frontend.OfSession)
+        assert action.named in action.payload.model_fields
     if action.endpoint:
-        assert subjects.rpc("streams", action.endpoint, "ada")
+        assert subjects.rpc(action.service, action.endpoint, "ada")
 
 
 def carries(action: str, **payload: Any) -> dict[str, Any]:

@@ -61,17 +61,24 @@ async def call_raw(
     timeout_ms: int = CALL_TIMEOUT_MS,
     on_accepted: Callable[[str], None] | None = None,
     on_progress: Callable[[dict[str, Any]], None] | None = None,
+    traceparent: str | None = None,
+    abandon: bool = False,
 ) -> bytes:
-    """Like `call`, but the final as the bytes of a reply (see messages.outcome), so that results pass unchanged."""
-    request = Request(
-        id=secrets.token_hex(8),
-        user=user,
-        budget_ms=timeout_ms,
-        payload={"remotename": remotename, "function": function, "args": args},
-    )
+    """Like `call`, but the final as the bytes of a reply (see messages.outcome), so that results pass unchanged.
+
+    `abandon`: cancelling the task leaves the call to itself.
+    """
+    request: dict[str, Any] = {  # a messages.Request, written without a detour: this is the way of every call
+        "id": secrets.token_hex(8),
+        "user": user,
+        "budget_ms": timeout_ms,
+        "payload": {"remotename": remotename, "function": function, "args": args},
+    }
+    if traceparent is not None:
+        request["traceparent"] = traceparent
     request_id: str | None = None
     try:
-        async with bus.exchange(subjects.rpc("remotes", "call", user), request.encode()) as answers:
+        async with bus.exchange(subjects.rpc("remotes", "call", user), jsontext.dumps(request)) as answers:
             wait = _ACCEPT
             while True:
                 received = await answers.next(wait)
@@ -93,7 +100,7 @@ async def call_raw(
     except FateUnknown:
         return refusal(Refused(Code.UNAVAILABLE, "the broker was lost; the call may have run"))
     except asyncio.CancelledError:
-        if request_id is not None:
+        if request_id is not None and not abandon:
             with contextlib.suppress(Unavailable):
                 await bus.publish(*cancellation(user, request_id))
         raise

@@ -17,6 +17,7 @@ from tieline_protocol import jsontext
 from tieline_protocol.batch import frame
 from tieline_protocol.errors import BadMessage, Code, Refused, TielineError
 from tieline_protocol.messages import explain
+from tieline_protocol.remotes import LONGEST_TIMEOUT_MS
 
 PROTOCOL = 1
 SUBPROTOCOL = "tieline.v1"
@@ -107,9 +108,20 @@ def error(id: FrameId, action: str | None, problem: TielineError) -> bytes:
     return frame(jsontext.dumps({"type": "error", "id": id, "action": action, "payload": body}))
 
 
-def notification(action: str, payload: dict[str, Any]) -> bytes:
+def notification(action: str, payload: dict[str, Any], traceparent: object = None) -> bytes:
     """The frame of a notification, ready for a socket."""
-    return frame(jsontext.dumps({"type": "notification", "action": action, "payload": payload}))
+    body: dict[str, Any] = {"type": "notification", "action": action, "payload": payload}
+    if _is_trace(traceparent):
+        body["metadata"] = {"traceparent": traceparent}
+    return frame(jsontext.dumps(body))
+
+
+def call_result(request_id: str, result: bytes) -> bytes:
+    """The frame that brings a call's result, ready for a socket; `result` is JSON text, spliced in as it is."""
+    return frame(
+        b'{"type":"notification","action":"remote-call-result","payload":{"requestId":"%b","result":%b}}'
+        % (request_id.encode(), result)
+    )
 
 
 # Payloads
@@ -381,6 +393,97 @@ class VscodeStart(OfSession):
     theme: str | None = None
 
 
+class ExternalRemote(Payload):
+    """Where an external remote's functions run."""
+
+    kind: Literal["http", "mcp"]
+    url: Annotated[str, StringConstraints(min_length=1, max_length=2_048)]
+    headers: dict[str, str] | None = None
+
+
+class OfRemote(Payload):
+    """Only the remote."""
+
+    remotename: Name
+
+
+class RemoteConnect(OfRemote):
+    functions: Annotated[list[Any], Field(max_length=1_024)] | None = None  # each is checked by itself
+    external: ExternalRemote | None = None
+
+    @model_validator(mode="after")
+    def _something(self) -> RemoteConnect:
+        if self.functions is None and (self.external is None or self.external.kind != "mcp"):
+            raise ValueError("functions: a list is required")  # an MCP server tells its own
+        return self
+
+
+class RemoteCall(OfRemote):
+    function: Name
+    args: dict[str, Any]
+    timeout_ms: Annotated[int, Field(ge=1, le=LONGEST_TIMEOUT_MS)] | None = None
+
+
+class OfCall(Payload):
+    """Only the call."""
+
+    requestId: Annotated[str, StringConstraints(min_length=1, max_length=140)]
+
+
+class RemoteCallResult(OfCall):
+    """One of the two; an error wins. Read by hand in the gateway: a result passes as the text that it is."""
+
+    result: Any = None
+    error: str | None = None
+    code: str | None = None
+
+
+class RemoteCallProgress(OfCall):
+    message: Annotated[str, StringConstraints(max_length=16_384)] | None = None
+    progress: float | None = None
+    total: float | None = None
+
+
+class OfThread(Payload):
+    """Only the thread."""
+
+    thread_id: SessionId
+
+
+class ThreadCreate(Payload):
+    title: Title | None = None
+    model: Name | None = None
+    instructions: Annotated[str, StringConstraints(max_length=100_000)] | None = None
+
+
+class ThreadRename(OfThread):
+    title: Title
+
+
+class Resource(Payload):
+    """What comes with a message; a remote is `{kind: "system", subkind: "remote", content: its name}`."""
+
+    model_config = ConfigDict(frozen=True, extra="allow", strict=True)
+
+    kind: Name
+    subkind: Name | None = None
+    content: str
+
+
+class ThreadMessage(OfThread):
+    content: Text
+    resources: Annotated[list[Resource], Field(max_length=256)] | None = None
+    client_message_id: Annotated[str, StringConstraints(min_length=1, max_length=200)] | None = None
+
+
+class ThreadCancel(OfThread):
+    run_id: Annotated[str, StringConstraints(min_length=1, max_length=200)] | None = None
+
+
+class ThreadSubscribe(OfThread):
+    cursor: str | None = None
+
+
 # Actions
 
 
@@ -388,19 +491,24 @@ class Route(StrEnum):
     """Who answers."""
 
     GATEWAY = "gateway"
-    SERVICE = "service"  # any replica of streams, `tieline.rpc.streams.<endpoint>`
-    OWNER = "owner"  # whoever owns the session, `tieline.command.…`
+    SERVICE = "service"  # any replica of a service, `tieline.rpc.<service>.<endpoint>`
+    OWNER = "owner"  # whoever owns the session or thread, `tieline.command.…`
 
 
 @dataclass(frozen=True, slots=True)
 class Action:
-    """One action. `repeat`: a request of unknown fate may go to a new owner (reads, and prompts by their id)."""
+    """One action. `repeat`: a request of unknown fate may go to a new owner (reads, and prompts by their id).
+
+    `named` is the field that says which session or thread; `service` answers at `endpoint`, also where nobody owns it.
+    """
 
     name: str
     payload: type[Payload]
     answer: str
     route: Route = Route.OWNER
+    service: str = "streams"
     endpoint: str = ""
+    named: str = "session_id"
     ordered: bool = False
     repeat: bool = False
     seconds: float = 60
@@ -532,7 +640,70 @@ _TABLE = (
     _action("vscode.status", OfSession, "{status, port?, error?, message?}", repeat=True),
 )
 
-ACTIONS: dict[str, Action] = {action.name: action for action in _TABLE}
+
+def _thread(name: str, payload: type[Payload], answer: str, **rest: Any) -> Action:
+    facts = {"route": Route.SERVICE, "seconds": 15, "service": "agent", "named": "thread_id", **rest}
+    return Action(f"thread.{name}", payload, answer, endpoint=name, **facts)
+
+
+_REMOTES = (
+    _action(
+        "remote-connect",
+        RemoteConnect,
+        "{remotename, functions: [names], refused: [{name, error, pointer}]}",
+        route=Route.GATEWAY,
+        service="remotes",
+        endpoint="connect",
+        repeat=True,
+        seconds=45,
+    ),
+    _action(
+        "remote-disconnect",
+        OfRemote,
+        "{}",
+        route=Route.GATEWAY,
+        service="remotes",
+        endpoint="disconnect",
+        repeat=True,
+        seconds=15,
+    ),
+    _action(
+        "remote-list",
+        Empty,
+        "{remotes: [{remotename, functions, connected_at, external, mine}]}",
+        route=Route.GATEWAY,
+        service="remotes",
+        endpoint="list",
+        repeat=True,
+        seconds=15,
+    ),
+    _action(
+        "remote-call",
+        RemoteCall,
+        "{requestId}, then the notification remote-call-result {requestId, result} or {requestId, error, code}",
+        route=Route.GATEWAY,
+        seconds=15,
+    ),
+    _action("remote-call-result", RemoteCallResult, "{}", route=Route.GATEWAY, seconds=15),
+    _action("remote-call-progress", RemoteCallProgress, "{}", route=Route.GATEWAY, seconds=15),
+    _action("remote-call-cancel", OfCall, "{}", route=Route.GATEWAY, seconds=15),
+)
+
+_THREADS = (
+    _thread("create", ThreadCreate, "{thread_id}"),
+    _thread("list", SessionList, "{threads: […], next?}", repeat=True),
+    _thread("get", OfThread, "the thread", repeat=True),
+    _thread("rename", ThreadRename, "{}"),
+    _thread("delete", OfThread, "{}"),
+    _thread("message", ThreadMessage, "{message_id, run_id}", route=Route.OWNER, repeat=True, seconds=30),
+    _thread("cancel", ThreadCancel, "{state}", route=Route.OWNER, repeat=True, seconds=30),
+    _action(
+        "thread.subscribe", ThreadSubscribe, "{cursor, reset}, then events", route=Route.GATEWAY, seconds=30
+    ),
+    _action("thread.unsubscribe", OfThread, "{}", route=Route.GATEWAY, seconds=15),
+)
+
+ACTIONS: dict[str, Action] = {action.name: action for action in (*_TABLE, *_REMOTES, *_THREADS)}
 
 
 def action(name: str) -> Action:

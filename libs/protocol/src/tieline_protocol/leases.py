@@ -76,7 +76,10 @@ class ProcessLease:
 async def holding(bus: Bus, kind: str) -> AsyncIterator[ProcessLease]:
     """A lease for this process, renewed every second until the block is left."""
     lease = ProcessLease(bus, kind)
-    await lease.renew()
+    try:
+        await lease.renew()
+    except Unavailable as exc:  # the process may not act until a later one is confirmed
+        log.warning("the lease could not be taken yet", process=lease.id, error=exc.message)
     renewing = asyncio.create_task(_renew(lease), name=f"renew {lease.id}")
     try:
         yield lease

@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager
 from typing import Any
 
-from tieline_protocol import bus
+from tieline_protocol import bus, leases
 from tieline_protocol.bus import Bus, BusSettings
 from tieline_protocol.service import App, Service
 from websockets.asyncio.server import serve
@@ -34,29 +34,34 @@ async def _running(config: Config, service: Service) -> AsyncIterator[dict[str, 
         bus.connect(_following(config, service.name)) as control,
         bus.connect(_following(config, f"{service.name}-workspace")) as bulk,
         bus.connect(_settings(config, f"{service.name}-reads")) as reads,
+        leases.holding(control, "gateway") as lease,
     ):
         for connection in (control, bulk, reads):
             service.health.checks[connection.settings.name] = _connected(connection)
+        service.health.checks["lease"] = lambda: None if lease.may_act() else "the lease is not confirmed"
         service.health.notes["broker"] = _payload(config, control)
         async with asyncio.TaskGroup() as group:
-            gateway = Gateway(config, control, bulk, reads, group)
+            gateway = Gateway(config, control, bulk, reads, lease, group)
             await gateway.users.listen()
             sweeper = gateway.start(gateway.sweep(), "once a second")
             try:
-                async with serve(
-                    gateway.handle,
-                    config.host,
-                    config.port,
-                    create_connection=Socket,
-                    process_request=gateway.process_request,
-                    select_subprotocol=choose_subprotocol,
-                    compression=None,
-                    server_header=None,
-                    ping_interval=20,
-                    ping_timeout=20,
-                    close_timeout=config.limits.close_seconds,
-                    max_size=config.limits.frame_bytes,
-                ) as server:
+                async with (
+                    gateway.remotes.listening(),
+                    serve(
+                        gateway.handle,
+                        config.host,
+                        config.port,
+                        create_connection=Socket,
+                        process_request=gateway.process_request,
+                        select_subprotocol=choose_subprotocol,
+                        compression=None,
+                        server_header=None,
+                        ping_interval=20,
+                        ping_timeout=20,
+                        close_timeout=config.limits.close_seconds,
+                        max_size=config.limits.frame_bytes,
+                    ) as server,
+                ):
                     host, port = server.sockets[0].getsockname()[:2]
                     try:
                         yield {"url": f"ws://{_shown(host)}:{port}/ws"}

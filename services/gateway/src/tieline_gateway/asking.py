@@ -37,6 +37,10 @@ class Asking:
         self._concurrent = self._bytes = 0  # ordered ones have a bound of their own
         self._ordered: OrderedRequests | None = None
 
+    def begin(self, id: FrameId) -> None:
+        """A request that is answered elsewhere, by `answered` or `refused`."""
+        self._pending.add(id)
+
     def __bool__(self) -> bool:
         return bool(self._pending)
 
@@ -82,7 +86,7 @@ class Asking:
 
     async def _send(self, user: str, frame: Frame, action: Action, payload: dict[str, Any]) -> bytes:
         requests = self._gateway.requests
-        if action.name == "agent.prompt":
+        if action.name in ("agent.prompt", "thread.message"):
             # It may be sent again to a new owner, who knows it by this.
             payload.setdefault("client_message_id", secrets.token_urlsafe(12))
         return await requests.send(action, requests.make(action, user, payload, frame.traceparent))

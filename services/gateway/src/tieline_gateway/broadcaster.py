@@ -10,7 +10,7 @@ from typing import Any
 import structlog
 from tieline_protocol import batch as batches
 from tieline_protocol.bus import Bus
-from tieline_protocol.cursor import Cursor, Position
+from tieline_protocol.cursor import START, Cursor, Position
 from tieline_protocol.errors import BadMessage, Code, Refused
 from tieline_protocol.frontend import VALUE_TYPES
 from tieline_protocol.joining import Opening
@@ -18,7 +18,7 @@ from tieline_protocol.joining import Opening
 from tieline_gateway import metrics, snapshot
 from tieline_gateway.close_codes import CloseCode
 from tieline_gateway.config import Limits
-from tieline_gateway.heads import Heads, LogKey, Reads, Sessions
+from tieline_gateway.heads import Heads, LogKey, Reads, Records
 from tieline_gateway.hub import From, Now, Snapshot, asked, beginning
 from tieline_gateway.joining import Follow
 from tieline_gateway.sockets import Socket
@@ -41,11 +41,11 @@ class Joined:
 class SessionStreamBroadcaster:
     """The followed logs. `start` runs a named task that ends with the gateway."""
 
-    def __init__(self, control: Bus, bulk: Bus, reads: Bus, sessions: Sessions, limits: Limits, start: Start):
-        self._buses = {"agent": control, "workspace": bulk}
+    def __init__(self, control: Bus, bulk: Bus, reads: Bus, records: Records, limits: Limits, start: Start):
+        self._buses = {"agent": control, "thread": control, "workspace": bulk}
         self._reads = Reads(reads, limits.reads)
-        self._heads = Heads(control, self._reads, sessions)
-        self._sessions = sessions
+        self._heads = Heads(control, self._reads, records)
+        self._records = records
         self._limits = limits
         self._start = start
         self._watches: dict[LogKey, Watch] = {}
@@ -63,8 +63,9 @@ class SessionStreamBroadcaster:
     ) -> dict[str, Joined]:
         """Prepare a viewer for logs; `Follow.begin` starts each. Raises TielineError; then nothing is followed."""
         cursors = {name: asked(name, cursor) for name, cursor in wanted.items()}
-        if await self._sessions.record(user, session) is None:
-            raise Refused(Code.NOT_FOUND, "no such session")
+        for log_ in dict.fromkeys("thread" if name == "thread" else "agent" for name in cursors):
+            if not await self._records.exists(user, session, log_):
+                raise Refused(Code.NOT_FOUND, f"no such {'thread' if log_ == 'thread' else 'session'}")
         joined: dict[str, Joined] = {}
         try:
             for name, cursor in cursors.items():
@@ -94,6 +95,8 @@ class SessionStreamBroadcaster:
                     pass
                 case Now():
                     at = watch.tip.cursor
+                case Snapshot(reset) if key.log == "thread":  # a chat has no values: all of it is its state
+                    at = Cursor(*START, 0)
                 case Snapshot(reset):
                     at, first = await self._snapshot(watch)
             return Joined(Follow(watch, socket, cursor, at, first, self._spawn, on_close), at, reset)

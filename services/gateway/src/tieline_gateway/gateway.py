@@ -11,6 +11,7 @@ from typing import Any
 
 import structlog
 from tieline_protocol.bus import Bus
+from tieline_protocol.leases import ProcessLease
 from websockets.asyncio.server import ServerConnection
 from websockets.http11 import Request, Response
 
@@ -19,7 +20,8 @@ from tieline_gateway.access import origin_passes
 from tieline_gateway.broadcaster import SessionStreamBroadcaster
 from tieline_gateway.close_codes import CloseCode
 from tieline_gateway.config import Config
-from tieline_gateway.heads import Sessions
+from tieline_gateway.heads import Records
+from tieline_gateway.remotes import Remotes
 from tieline_gateway.requests import Requests
 from tieline_gateway.sockets import Socket
 from tieline_gateway.users import Users
@@ -35,16 +37,27 @@ _GRACE = 3.0  # for answers that are still awaited when the gateway stops
 class Gateway:
     """All connections. `group` owns the tasks, and they end with it."""
 
-    def __init__(self, config: Config, control: Bus, bulk: Bus, reads: Bus, group: asyncio.TaskGroup) -> None:
+    def __init__(
+        self,
+        config: Config,
+        control: Bus,
+        bulk: Bus,
+        reads: Bus,
+        lease: ProcessLease,
+        group: asyncio.TaskGroup,
+    ) -> None:
         self.config = config
         self.stopping = False
         self._group = group
         self._tasks: set[asyncio.Task[None]] = set()
         self._viewers: set[Viewer] = set()
-        sessions = Sessions(control)
+        self._by_id: dict[str, Viewer] = {}  # those who said who they are
+        self.bus = control
+        records = Records(control)
         self.users = Users(control)
-        self.requests = Requests(control, sessions, config.limits.result_bytes, config.limits.patience)
-        self.broadcaster = SessionStreamBroadcaster(control, bulk, reads, sessions, config.limits, self.start)
+        self.requests = Requests(control, records, config.limits.result_bytes, config.limits.patience)
+        self.broadcaster = SessionStreamBroadcaster(control, bulk, reads, records, config.limits, self.start)
+        self.remotes = Remotes(control, lease, self.requests, config.limits, self.start, self._by_id)
 
     def start(self, work: Coroutine[Any, Any, None], name: str) -> asyncio.Task[None]:
         """A task that ends with the gateway, not with the socket that asked for it."""
@@ -84,8 +97,19 @@ class Gateway:
         metrics.CONNECTIONS.inc()
         await viewer.run()
 
+    async def entered(self, viewer: Viewer, user: str) -> None:
+        """A connection has said whose it is. Raises BadSubject."""
+        await self.users.entered(user, viewer)
+        self._by_id[viewer.id] = viewer
+
+    def closing(self, viewer: Viewer) -> None:
+        """A connection is about to be gone: nothing is handed to it any more. Twice changes nothing."""
+        if self._by_id.pop(viewer.id, None) is not None:
+            self.remotes.closed(viewer)
+
     def left(self, viewer: Viewer) -> None:
         """A connection is gone."""
+        self.closing(viewer)
         self._viewers.discard(viewer)
         metrics.CONNECTIONS.dec()
         self.users.left(viewer)
@@ -105,6 +129,7 @@ class Gateway:
             for viewer in list(self._viewers):
                 viewer.check(now, wall)
             self.broadcaster.tick(now)
+            self.remotes.tick(now)
 
     # The end
 
@@ -127,5 +152,5 @@ class Gateway:
             waiting = [viewer for viewer in waiting if viewer not in closed]
             if waiting:
                 await asyncio.sleep(_BATCH_SECONDS)
-        while self._viewers and loop.time() < until + limits.close_seconds:
+        while (self._viewers or self.remotes.leaving) and loop.time() < until + limits.close_seconds:
             await asyncio.sleep(0.01)

@@ -29,7 +29,7 @@ _OWNER_SECONDS = 2.0  # an owner that may not act stays silent
 
 @dataclass(frozen=True, slots=True)
 class LogKey:
-    """One log of one session."""
+    """One log of one session or thread."""
 
     user: str
     session: str
@@ -95,11 +95,12 @@ class Reads:
                 seq = page.messages[-1].seq + 1
 
 
-class Sessions:
-    """The records of sessions, read from the leader; and who owns them."""
+class Records:
+    """The records of sessions and threads, read from the leader; and who owns them."""
 
     def __init__(self, bus: Bus) -> None:
         self._records = jetstream.Bucket(bus, subjects.BUCKET_SESSIONS)
+        self._threads = jetstream.Bucket(bus, subjects.BUCKET_THREADS)
         self._owners = jetstream.Bucket(bus, subjects.BUCKET_OWNERS)
 
     async def record(self, user: str, session: str) -> SessionRecord | None:
@@ -107,8 +108,20 @@ class Sessions:
         entry = await self._records.get(subjects.session_key(user, session))
         return SessionRecord.decode(entry.value) if entry is not None else None
 
+    async def exists(self, user: str, id: str, log: str) -> bool:
+        """Whether a user has the session or thread that a log belongs to. Raises Unavailable."""
+        if log == "thread":
+            return await self._threads.get(subjects.thread_key(user, id)) is not None
+        return await self.record(user, id) is not None
+
+    async def final(self, user: str, id: str, log: str) -> bool:
+        """Whether nothing will be added to a log any more. Raises Unavailable."""
+        if log == "thread":  # it sleeps until somebody writes
+            return not await self.exists(user, id, log)
+        return ended(await self.record(user, id))
+
     async def owner(self, session: str) -> int:
-        """The epoch of a session's owner; 0 where nobody ever owned it. Raises Unavailable."""
+        """The epoch of the owner of a session or thread; 0 where nobody ever owned it. Raises Unavailable."""
         entry = await self._owners.get(session)
         return entry.revision if entry is not None else 0
 
@@ -121,10 +134,10 @@ def ended(record: SessionRecord | None) -> bool:
 class Heads:
     """Asks for heads."""
 
-    def __init__(self, bus: Bus, reads: Reads, sessions: Sessions) -> None:
+    def __init__(self, bus: Bus, reads: Reads, records: Records) -> None:
         self._bus = bus
         self._reads = reads
-        self._sessions = sessions
+        self._records = records
 
     async def ask(self, key: LogKey) -> Found:
         """How far a log is now. Raises Unavailable."""
@@ -146,7 +159,7 @@ class Heads:
 
     async def _kept(self, key: LogKey) -> Found:
         """The end of a log that nobody speaks for, from the stream's leader."""
-        closed = ended(await self._sessions.record(key.user, key.session))
+        closed = await self._records.final(key.user, key.session, key.log)
         bus = self._reads.bus
         last = await jetstream.last_message(bus, key.stream, key.events)
         if last is None:

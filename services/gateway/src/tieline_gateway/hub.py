@@ -197,12 +197,14 @@ def asked(log: str, cursor: str | None) -> Cursor | str:
     """What a viewer asks for: a cursor, or one of the words; the log's own default. Raises BadCursor."""
     if cursor is None:
         return "snapshot" if log == "workspace" else "start"
+    if log == "thread" and cursor == "snapshot":  # no event of a thread is its whole state
+        return "start"
     if cursor in ("start", "snapshot", "now"):
         return cursor
     try:
         return Cursor.parse(cursor)
     except BadCursor as exc:
-        raise BadCursor(f"cursors.{log}: {exc.message}") from exc
+        raise BadCursor(f"{'cursor' if log == 'thread' else f'cursors.{log}'}: {exc.message}") from exc
 
 
 def beginning(wanted: Cursor | str, openings: Sequence[Opening], head: Head | None) -> Beginning:

@@ -19,6 +19,9 @@ LEFT_FAN_OUT = Counter(
 )
 LOST = Counter("tieline_gateway_lost", "Times that live messages of a followed log went missing", ["log"])
 GAPS = Counter("tieline_gateway_gaps", "Gaps told to viewers, by reason", ["reason"])
+DROPPED_ANSWERS = Counter(
+    "tieline_gateway_dropped_answers", "Results and progress of calls that were not awaited from there"
+)
 REQUESTS = Counter(
     "tieline_gateway_requests", "Answered requests, by action and outcome", ["action", "outcome"]
 )

@@ -40,11 +40,34 @@ with none, changes nothing; with another one it begins anew from there.
 Value types:
 """
 
-_WHO = {
-    Route.GATEWAY: "the gateway",
-    Route.SERVICE: "any replica of streams",
-    Route.OWNER: "the session's owner",
-}
+_REMOTES = f"""\
+## Remotes and chat
+
+An owner hears the notifications `remote-call {{requestId, remotename, function, args, deadline_ms}}`,
+`remote-call-cancel {{requestId, reason}}` (nobody waits any more) and `remote-replaced {{remotename}}` (somebody
+registered the name later). It says `remote-call-result` and `remote-call-progress`, as requests or as notifications;
+of a call that is not awaited from its connection (unknown, late, answered before, somebody else's) a request is
+answered with `not_found`. A caller hears `remote-call-progress` and, once, `remote-call-result`; when its socket
+closes the call goes on.
+
+A result is passed on as the text that it is when it is JSON that every parser takes: no NaN or Infinity, no half of a
+surrogate pair, at most 254 levels deep, at most {Limits().result_bytes:,} bytes. Otherwise that call alone ends with an
+error, also when the whole frame cannot be parsed. Where both `result` and `error` are told the error counts; neither
+is an error too.
+
+`thread.event` brings `{{thread_id, cursor, time, event}}`. A thread's log has no value types: `snapshot`, and what
+follows `reset: true`, is all of it.
+"""
+
+
+def _who(action: Action) -> str:
+    match action.route:
+        case Route.GATEWAY:
+            return "the gateway"
+        case Route.SERVICE:
+            return f"any replica of {action.service}"
+        case Route.OWNER:
+            return f"the {action.named.removesuffix('_id')}'s owner"
 
 
 def text() -> str:
@@ -68,6 +91,7 @@ def _lines() -> Iterator[str]:
     for log, types in frontend.VALUE_TYPES.items():
         yield f"- {log}: " + ", ".join(f"`{type}`" for type in types)
     yield "\nThe notification `changed {what, id, change}` says that one of the user's lists changed.\n"
+    yield _REMOTES
     yield "## Actions\n"
     for action in frontend.ACTIONS.values():
         yield from _action(action)
@@ -79,13 +103,15 @@ def _limits(limits: Limits) -> Iterator[str]:
     yield f"- an answer: {limits.result_bytes:,} bytes (`too_large`)"
     yield f"- requests of a connection under way: {limits.in_flight} (`busy`), {limits.in_flight_bytes:,} bytes"
     yield f"- logs that a connection follows: {limits.subscriptions} (`too_large`)"
+    yield f"- remote calls of a connection under way, made or to be answered: {limits.calls} (`busy`)"
+    yield f"- remotes that a connection exposes: {limits.remotes} (`too_large`)"
     yield f"- the first frame: within {limits.auth_seconds:g} s; a ping every 20 s, a pong within 20 s"
     yield f"- a viewer that reads nothing: closed after {limits.stuck_seconds:g} s, come back\n"
 
 
 def _action(action: Action) -> Iterator[str]:
     yield f"### `{action.name}`\n"
-    facts = [f"answered by {_WHO[action.route]}", f"within {action.seconds:g} s"]
+    facts = [f"answered by {_who(action)}", f"within {action.seconds:g} s"]
     if action.ordered:
         facts.append("keeps the order in which it was sent")
     if action.repeat:
@@ -97,20 +123,25 @@ def _action(action: Action) -> Iterator[str]:
         required = set(schema.get("required", ()))
         yield "| field | type | |\n|---|---|---|"
         for name, field in properties.items():
-            kind, bounds = _type(field)
+            kind, bounds = _type(field, schema.get("$defs", {}))
             yield f"| `{name}` | {kind} | {'; '.join(filter(None, ['' if name in required else 'optional', bounds]))} |"
         yield ""
     yield f"Answer: `{action.answer}`\n"
 
 
-def _type(field: dict[str, Any]) -> tuple[str, str]:
+def _type(field: dict[str, Any], shapes: dict[str, Any]) -> tuple[str, str]:
     """A field's type and its bounds, in words."""
+    if "$ref" in field:
+        shape = shapes[field["$ref"].rpartition("/")[2]]
+        required = shape.get("required", ())
+        fields = ", ".join(name if name in required else f"{name}?" for name in shape["properties"])
+        return f"object `{{{fields}}}`", ""
     if "anyOf" in field:
-        kinds = [_type(option) for option in field["anyOf"] if option.get("type") != "null"]
+        kinds = [_type(option, shapes) for option in field["anyOf"] if option.get("type") != "null"]
         return " or ".join(kind for kind, _ in kinds), "; ".join(filter(None, (bound for _, bound in kinds)))
     if "enum" in field:
         return " or ".join(f"`{value}`" for value in field["enum"]), ""
-    kind = str(field.get("type", "any"))
+    kind = str(field.get("type", "any JSON"))
     words = {
         "minLength": "at least {} characters",
         "maxLength": "up to {} characters",
@@ -124,9 +155,9 @@ def _type(field: dict[str, Any]) -> tuple[str, str]:
         words["minLength"] = "not empty"
     bounds = ", ".join(said.format(field[key]) for key, said in words.items() if key in field)
     if kind == "array":
-        kind = f"list of {_type(field.get('items', {}))[0]}"
+        kind = f"list of {_type(field.get('items', {}), shapes)[0]}"
     elif kind == "object" and isinstance(field.get("additionalProperties"), dict):
-        kind = f"object of {_type(field['additionalProperties'])[0]}"
+        kind = f"object of {_type(field['additionalProperties'], shapes)[0]}"
     return kind, bounds
 
 

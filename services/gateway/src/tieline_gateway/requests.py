@@ -28,7 +28,7 @@ from tieline_protocol.errors import (
 from tieline_protocol.frontend import Action, Route
 from tieline_protocol.messages import Request, outcome
 
-from tieline_gateway.heads import Sessions, ended
+from tieline_gateway.heads import Records, ended
 
 T = TypeVar("T")
 
@@ -52,9 +52,9 @@ def spliced(reply: bytes, most: int) -> bytes:
 class Requests:
     """Sends and repeats."""
 
-    def __init__(self, bus: Bus, sessions: Sessions, result_bytes: int, patience: float) -> None:
+    def __init__(self, bus: Bus, records: Records, result_bytes: int, patience: float) -> None:
         self._bus = bus
-        self._sessions = sessions
+        self._records = records
         self._result_bytes = result_bytes
         self._patience = patience
         self._owners: OrderedDict[str, int] = OrderedDict()
@@ -72,11 +72,12 @@ class Requests:
     async def send(self, action: Action, request: Request) -> bytes:
         """The payload of the answer, as JSON text. Raises TielineError."""
         if action.route is Route.SERVICE:
-            return await self._service(action, request)
+            return await self.service(action, request)
         return await self._owner(action, request)
 
-    async def _service(self, action: Action, request: Request) -> bytes:
-        subject = subjects.rpc("streams", action.endpoint, request.user)
+    async def service(self, action: Action, request: Request) -> bytes:
+        """The payload of the answer of any replica of a service, as JSON text. Raises TielineError."""
+        subject = subjects.rpc(action.service, action.endpoint, request.user)
         loop = asyncio.get_running_loop()
         began = loop.time()
         wait = _FIRST_WAIT
@@ -88,7 +89,7 @@ class Requests:
                 return await self.once(subject, request, min(left, _SILENCE) if action.repeat else left)
             except NoResponders:
                 if loop.time() + wait >= began + self._patience:
-                    raise Unavailable("no service answers for sessions now") from None
+                    raise Unavailable(f"the service {action.service} is not there now") from None
                 await asyncio.sleep(wait)
                 wait = min(wait * 2, _MOST_WAIT)
             except (FateUnknown, TimedOut):
@@ -97,7 +98,7 @@ class Requests:
                 await self._reconnected(began + action.seconds)
 
     async def _owner(self, action: Action, request: Request) -> bytes:
-        session = request.payload["session_id"]
+        session = request.payload[action.named]
         subject = subjects.command(request.user, session, action.name)
         loop = asyncio.get_running_loop()
         until = loop.time() + action.seconds
@@ -123,24 +124,36 @@ class Requests:
                 self._owners.pop(session, None)
                 now = await self._steady(lambda: self._known_owner(session), until)
                 if now != owner and not action.repeat:
-                    raise Unavailable("the session changed hands: whether it was done is not known") from None
+                    raise Unavailable("its owner has changed: whether it was done is not known") from None
 
     async def _nobody(self, action: Action, request: Request, last: bool) -> bytes | None:
-        """Nobody owns the session now. None: try again."""
+        """Nobody owns the session or thread now. None: try again."""
+        if action.named == "thread_id":
+            return await self._take(action, request, last)
         session = request.payload["session_id"]
         until = asyncio.get_running_loop().time() + self._patience
-        record = await self._steady(lambda: self._sessions.record(request.user, session), until)
+        record = await self._steady(lambda: self._records.record(request.user, session), until)
         if record is None:
             raise Refused(Code.NOT_FOUND, "no such session")
         over = ended(record)
         if action.endpoint and (over or last):
-            subject = subjects.rpc("streams", action.endpoint, request.user)
+            subject = subjects.rpc(action.service, action.endpoint, request.user)
             return await self.once(subject, request, max(_LAST_WORD, action.seconds - self._patience))
         if over:
             state = "is closed" if record.state == "closed" else f"failed: {record.reason or 'unknown'}"
             raise Refused(Code.CONFLICT, f"the session {state}")
         if last:
             raise Unavailable("nobody answers for the session now")
+        return None
+
+    async def _take(self, action: Action, request: Request, last: bool) -> bytes | None:
+        """Ask any replica of the agent service, which takes the thread and answers. None: try again."""
+        subject = subjects.rpc(action.service, action.endpoint, request.user)
+        try:
+            return await self.once(subject, request, action.seconds)
+        except (NoResponders, FateUnknown):  # what is asked of threads may be asked twice
+            if last:
+                raise Unavailable("nobody answers for the thread now") from None
         return None
 
     async def attempt(self, action: Action, request: Request) -> bytes:
@@ -181,7 +194,7 @@ class Requests:
         """The epoch of the owner that we have last seen, so that a change shows."""
         known = self._owners.get(session)
         if known is None:
-            known = self._owners[session] = await self._sessions.owner(session)
+            known = self._owners[session] = await self._records.owner(session)
             if len(self._owners) > _KNOWN_OWNERS:
                 self._owners.popitem(last=False)
         return known

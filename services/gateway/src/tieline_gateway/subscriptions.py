@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from tieline_protocol.errors import Code, Refused
-from tieline_protocol.frontend import SessionSubscribe
+from tieline_protocol.frontend import SessionSubscribe, ThreadSubscribe
 
 from tieline_gateway.broadcaster import Joined, SessionStreamBroadcaster
 from tieline_gateway.close_codes import CloseCode
@@ -63,6 +63,27 @@ class Subscriptions:
             self.leave(session, name)
             self._follows[session, name] = one.follow
             one.follow.begin()
+
+    async def subscribe_thread(
+        self, user: str, wanted: ThreadSubscribe, answer: Callable[[dict[str, Any]], None]
+    ) -> None:
+        """Follow a thread. `answer` is called before the first event. Raises TielineError."""
+        thread, cursor = wanted.thread_id, wanted.cursor
+        follow = self._follows.get((thread, "thread"))
+        if follow is not None and (cursor is None or asked("thread", cursor) == follow.asked):
+            answer({"cursor": str(follow.cursor), "reset": False})
+            return
+        if follow is None and len(self._follows) >= self._most:
+            raise Refused(Code.TOO_LARGE, "too many logs are followed on this connection")
+        joined = await self._broadcaster.join(user, thread, {"thread": cursor}, self._socket, self._close)
+        one = joined["thread"]
+        if not self._socket.open:
+            self._broadcaster.leave(one.follow)
+            return
+        answer(_told(one))
+        self.leave(thread, "thread")
+        self._follows[thread, "thread"] = one.follow
+        one.follow.begin()
 
     def leave(self, session: str, log: str) -> None:
         """Follow a log no more; what waits of it is taken back."""

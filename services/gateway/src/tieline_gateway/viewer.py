@@ -10,6 +10,7 @@ import asyncio
 import functools
 import secrets
 import time
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import structlog
@@ -18,9 +19,10 @@ from tieline_protocol.errors import Code, Refused, TielineError, Unavailable
 from tieline_protocol.frontend import Frame
 from websockets.exceptions import ConnectionClosed
 
-from tieline_gateway import metrics
+from tieline_gateway import metrics, results
 from tieline_gateway.access import Identity, identify
 from tieline_gateway.asking import Asking, refuse
+from tieline_gateway.calling import Calling
 from tieline_gateway.close_codes import CloseCode, reason
 from tieline_gateway.sockets import Socket
 from tieline_gateway.subscriptions import LOGS, Subscriptions
@@ -35,9 +37,11 @@ class Viewer:
     """A socket and who is behind it."""
 
     __slots__ = (
-        "_asking",
+        "_calling",
         "_lock",
+        "_remotes_lock",
         "_subscriptions",
+        "asking",
         "auth_until",
         "expires",
         "gateway",
@@ -53,15 +57,30 @@ class Viewer:
         self.user = ""
         self.expires = 0.0  # Unix seconds; 0 before a token came
         self.auth_until = now + gateway.config.limits.auth_seconds
-        self._asking = Asking(gateway, socket, self._local)
+        self.asking = Asking(gateway, socket, self._local)
         self._subscriptions: Subscriptions | None = None
+        self._calling: Calling | None = None
         self._lock: asyncio.Lock | None = None
+        self._remotes_lock: asyncio.Lock | None = None
         socket.prepare(gateway.config.limits, self)
 
     @property
     def busy(self) -> bool:
         """Whether answers are awaited."""
-        return bool(self._asking)
+        return bool(self.asking) or bool(self._calling) or self.gateway.remotes.calls.count(self.id) > 0
+
+    @property
+    def remotes_lock(self) -> asyncio.Lock:
+        """What a connection exposes changes in the order in which it was asked for."""
+        if self._remotes_lock is None:
+            self._remotes_lock = asyncio.Lock()
+        return self._remotes_lock
+
+    @property
+    def _calls(self) -> Calling:
+        if self._calling is None:
+            self._calling = Calling(self)
+        return self._calling
 
     async def run(self) -> None:
         """Serve the socket until it closes."""
@@ -83,28 +102,54 @@ class Viewer:
         try:
             if isinstance(message, bytes):
                 raise frontend.BadFrame("binary frames mean nothing here: send text")
+            if self.user and (told := results.quickly(message)) is not None and told.id not in self.asking:
+                await self._told(told)
+                return
             frame = frontend.parse(message)
         except frontend.BadFrame as exc:
+            if isinstance(message, str) and self.user and await self._calls.unreadable(message, exc.message):
+                return
             refuse(self.socket, exc.id, exc.action, exc)
             return
-        if frame.kind != "request":
-            return  # nothing that we asked a frontend is open
         try:
-            await self._request(frame, len(message))
+            if frame.kind == "request":
+                await self._request(frame, message)
+            elif frame.kind == "notification" and self.user:
+                await self._notified(frame, message)
         except TielineError as exc:
-            refuse(self.socket, frame.id, frame.action, exc)
+            if frame.kind == "request":
+                refuse(self.socket, frame.id, frame.action, exc)
 
-    async def _request(self, frame: Frame, size: int) -> None:
-        if frame.id in self._asking:
+    async def _told(self, told: results.Told) -> None:
+        if told.id is not None:
+            self.asking.begin(told.id)
+        await self._calls.told(told)
+
+    async def _notified(self, frame: Frame, text: str) -> None:
+        """The few things that a frontend may say without being answered; all others mean nothing."""
+        match frame.action:
+            case results.ACTION:
+                await self._told(results.told(frame, text))
+            case "remote-call-progress" | "remote-call-cancel":
+                payload = frontend.payload(frontend.action(frame.action), frame.payload)
+                await self._local(frame, payload)
+
+    async def _request(self, frame: Frame, text: str) -> None:
+        if frame.id in self.asking:
             raise Refused(Code.CONFLICT, "a request with this id is still under way")
         if not self.user and frame.action != "auth":
             raise Refused(Code.UNAUTHORIZED, "the first frame must be auth")
         action = frontend.action(frame.action)
+        if frame.action == results.ACTION:
+            await self._told(results.told(frame, text))
+            return
         payload = frontend.payload(action, frame.payload)
         if isinstance(payload, frontend.Auth):
             await self._auth(frame, payload)
+        elif isinstance(payload, frontend.RemoteCall):
+            self._calls.call(frame, payload)
         else:
-            await self._asking.put(self.user, frame, action, payload, size)
+            await self.asking.put(self.user, frame, action, payload, len(text))
 
     # Identity
 
@@ -136,11 +181,11 @@ class Viewer:
             self.expires = identity.expires
         else:
             await self._enter(identity)
-        self._asking.answered(frame.id, frame.action, self._welcome())
+        self.asking.answered(frame.id, frame.action, self._welcome())
 
     async def _enter(self, identity: Identity) -> None:
-        await self.gateway.users.entered(identity.user, self)
         self.user, self.expires = identity.user, identity.expires
+        await self.gateway.entered(self, identity.user)
 
     def _welcome(self) -> dict[str, Any]:
         limits = self.gateway.config.limits
@@ -168,22 +213,48 @@ class Viewer:
         elif socket.stuck_since is not None and now - socket.stuck_since >= limits.stuck_seconds:
             self.close(CloseCode.TOO_SLOW)
 
-    # Following
+    # What the gateway answers itself
 
     async def _local(self, frame: Frame, payload: frontend.Payload) -> None:
+        answer = functools.partial(self.asking.answered, frame.id, frame.action)
+        remotes, trace = self.gateway.remotes, frame.traceparent
+        match payload:
+            case frontend.RemoteConnect():
+                answer(await remotes.connect(self, payload, trace))
+            case frontend.RemoteCallProgress():
+                await self._calls.progress(payload)
+                if frame.id is not None:
+                    answer({})
+            case frontend.OfCall():
+                told = await self._calls.cancel(payload.requestId, frame.id is not None)
+                if frame.id is not None:
+                    answer(told)
+            case frontend.OfRemote():
+                answer(await remotes.disconnect(self, payload, trace))
+            case frontend.Empty():
+                answer(await remotes.listed(self, trace))
+            case _:
+                await self._follow(payload, answer)
+
+    async def _follow(self, payload: frontend.Payload, answer: Callable[[dict[str, Any]], None]) -> None:
         self._lock = self._lock or asyncio.Lock()
         async with self._lock:  # joining and leaving keep the order in which they were asked for
             gateway = self.gateway
             if self._subscriptions is None:
                 most = gateway.config.limits.subscriptions
                 self._subscriptions = Subscriptions(gateway.broadcaster, self.socket, self.close, most)
-            if isinstance(payload, frontend.SessionSubscribe):
-                answer = functools.partial(self._asking.answered, frame.id, frame.action)
-                await self._subscriptions.subscribe(self.user, payload, answer)
-            elif isinstance(payload, frontend.SessionUnsubscribe):
-                for name in payload.logs or LOGS:
-                    self._subscriptions.leave(payload.session_id, name)
-                self._asking.answered(frame.id, frame.action, {})
+            match payload:
+                case frontend.SessionSubscribe():
+                    await self._subscriptions.subscribe(self.user, payload, answer)
+                case frontend.SessionUnsubscribe():
+                    for name in payload.logs or LOGS:
+                        self._subscriptions.leave(payload.session_id, name)
+                    answer({})
+                case frontend.ThreadSubscribe():
+                    await self._subscriptions.subscribe_thread(self.user, payload, answer)
+                case frontend.OfThread():
+                    self._subscriptions.leave(payload.thread_id, "thread")
+                    answer({})
 
     # The end
 
@@ -204,6 +275,7 @@ class Viewer:
         log.info("a socket is closed", code=int(code), why=code.meaning, user=self.user, connection=self.id)
         wait = retry_after_ms if retry_after_ms is not None else self.gateway.jitter_ms()
         self._unfollow()
+        self.gateway.closing(self)
         self.socket.end(code, reason(code, wait), self.gateway.config.limits.close_seconds)
 
     def _unfollow(self) -> None:
@@ -212,5 +284,7 @@ class Viewer:
 
     def _gone(self) -> None:
         self._unfollow()
+        if self._calling is not None:
+            self._calling.closed()
         self.socket.reader = None
         self.gateway.left(self)

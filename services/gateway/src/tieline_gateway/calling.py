@@ -1,0 +1,212 @@
+"""What one connection says of remote calls: as a caller (call, cancel), as an owner (result, progress).
+
+Nothing here decodes a result: it is checked once and spliced into the next message.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from typing import TYPE_CHECKING, Any
+
+import structlog
+from tieline_protocol import calling, frontend, jsontext, subjects
+from tieline_protocol.errors import (
+    BadSubject,
+    Code,
+    NoResponders,
+    Refused,
+    TielineError,
+    Unavailable,
+)
+from tieline_protocol.frontend import Frame, FrameId
+from tieline_protocol.messages import outcome
+from tieline_protocol.remotes import CALL_TIMEOUT_MS
+
+from tieline_gateway import metrics, results
+from tieline_gateway.owned_calls import OwnedCall
+from tieline_gateway.results import Told
+
+if TYPE_CHECKING:
+    from tieline_gateway.viewer import Viewer
+
+log = structlog.get_logger()
+
+_RESULT = b'{"payload":{"result":'
+_REPLY = 5.0  # s for the replica to take an answer
+_NOT_FOUND = "there is no such request"
+
+
+class Calling:
+    """The calls of one connection. Made at the first of them."""
+
+    __slots__ = ("_sender", "_tasks", "_viewer")
+
+    def __init__(self, viewer: Viewer) -> None:
+        self._viewer = viewer
+        self._sender = viewer.gateway.remotes.sender(viewer.id)
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    def __bool__(self) -> bool:
+        return bool(self._tasks)
+
+    # The caller
+
+    def call(self, frame: Frame, wanted: frontend.RemoteCall) -> None:
+        """Make a call. Its id is the answer, its end a notification. Raises Refused (busy)."""
+        if len(self._tasks) >= self._viewer.gateway.config.limits.calls:
+            raise Refused(Code.BUSY, "too many calls are under way on this connection")
+        self._viewer.asking.begin(frame.id)
+        task = self._viewer.gateway.start(self._made(frame, wanted), f"call of {self._viewer.user:.40}")
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _made(self, frame: Frame, wanted: frontend.RemoteCall) -> None:
+        viewer = self._viewer
+        request_id = ""
+
+        def accepted(id: str) -> None:
+            nonlocal request_id
+            request_id = id
+            viewer.asking.answered(frame.id, frame.action, {"requestId": id})
+
+        def progress(facts: dict[str, Any]) -> None:
+            viewer.socket.answer(frontend.notification("remote-call-progress", facts))
+
+        try:
+            final = await calling.call_raw(
+                viewer.gateway.bus,
+                viewer.user,
+                wanted.remotename,
+                wanted.function,
+                wanted.args,
+                timeout_ms=CALL_TIMEOUT_MS if wanted.timeout_ms is None else wanted.timeout_ms,
+                on_accepted=accepted,
+                on_progress=progress,
+                traceparent=frame.traceparent,
+                abandon=True,
+            )
+            if request_id and final.startswith(_RESULT):
+                viewer.socket.answer(frontend.call_result(request_id, final[len(_RESULT) : -2]))
+                return
+            outcome(final)
+            problem: TielineError = Refused(Code.INTERNAL, "the call ended without a word")
+        except TielineError as exc:
+            problem = exc
+        except Exception:  # the last line: a client always gets an answer, and nobody else is disturbed
+            log.exception("a call could not be made", user=viewer.user)
+            problem = TielineError("something went wrong here")
+        if request_id:
+            facts = {"requestId": request_id, "error": problem.message, "code": problem.code}
+            viewer.socket.answer(frontend.notification(results.ACTION, facts))
+        else:
+            viewer.asking.refused(frame.id, frame.action, problem)
+
+    async def cancel(self, request_id: str, answered: bool) -> bytes:
+        """Give a call of this user up. Raises TielineError."""
+        try:
+            subject, body = calling.cancellation(self._viewer.user, request_id)
+        except BadSubject:
+            raise Refused(Code.NOT_FOUND, _NOT_FOUND) from None
+        if not answered:
+            await self._viewer.gateway.bus.publish(subject, body)
+            return b"{}"
+        return await self._ask(subject, body)
+
+    def closed(self) -> None:
+        """Nobody hears the ends of this connection's calls any more; the calls themselves go on."""
+        for task in self._tasks:
+            task.cancel()
+
+    # The owner
+
+    async def told(self, told: Told) -> None:
+        """A result or an error, as notification or request."""
+        remotes, viewer = self._viewer.gateway.remotes, self._viewer
+        call = remotes.calls.ended(told.request_id, viewer.id)
+        if call is None:
+            self._dropped(told.request_id)
+            if told.id is not None:
+                viewer.asking.refused(told.id, results.ACTION, Refused(Code.NOT_FOUND, _NOT_FOUND))
+            return
+        verb, body = told.verb, told.body
+        most = viewer.gateway.config.limits.result_bytes
+        if verb == "result" and len(body) > most:
+            verb, body = "error", _too_large(len(body), most)
+        if told.id is None:
+            await self._say(call, verb, body)
+            return
+        viewer.gateway.start(self._confirm(call, verb, body, told.id), f"answer of {call.request_id}")
+
+    async def unreadable(self, text: str, reason: str) -> bool:
+        """A frame that is no JSON: whether it ended a call that is awaited from here."""
+        remotes, viewer = self._viewer.gateway.remotes, self._viewer
+        for told in results.salvaged(text, reason):
+            if (call := remotes.calls.ended(told.request_id, viewer.id)) is not None:
+                await self._say(call, told.verb, told.body)
+                return True
+        return False
+
+    async def progress(self, told: frontend.RemoteCallProgress) -> None:
+        """How far a call is. Raises Refused (not_found)."""
+        call = self._viewer.gateway.remotes.calls.awaited(told.requestId, self._viewer.id)
+        if call is None:
+            self._dropped(told.requestId)
+            raise Refused(Code.NOT_FOUND, _NOT_FOUND)
+        facts = told.model_dump(exclude={"requestId"}, exclude_none=True)
+        with contextlib.suppress(Unavailable):  # news of the moment
+            await self._publish(call, "progress", jsontext.dumps(facts))
+
+    async def _say(self, call: OwnedCall, verb: str, body: bytes) -> None:
+        try:
+            await self._publish(call, verb, body)
+        except Unavailable:
+            self._viewer.gateway.start(self._say_later(call, verb, body), f"answer of {call.request_id}")
+
+    async def _say_later(self, call: OwnedCall, verb: str, body: bytes) -> None:
+        """The broker is away: the call may outlive that."""
+        bus = self._viewer.gateway.bus
+        with contextlib.suppress(TimeoutError, Unavailable):
+            async with asyncio.timeout_at(call.until):
+                await bus.wait_connected()
+            await self._publish(call, verb, body)
+
+    async def _publish(self, call: OwnedCall, verb: str, body: bytes) -> None:
+        bus = self._viewer.gateway.bus
+        subject = subjects.call(call.replica, call.number, verb)
+        try:
+            await bus.publish(subject, self._sender + body)
+        except Refused as exc:  # the broker takes less than we do
+            error = results.failed(exc.message, Code.TOO_LARGE)
+            await bus.publish(subjects.call(call.replica, call.number, "error"), self._sender + error)
+
+    async def _confirm(self, call: OwnedCall, verb: str, body: bytes, id: FrameId) -> None:
+        asking = self._viewer.asking
+        try:
+            subject = subjects.call(call.replica, call.number, verb)
+            asking.answered(id, results.ACTION, await self._ask(subject, self._sender + body))
+        except TielineError as exc:
+            asking.refused(id, results.ACTION, exc)
+
+    async def _ask(self, subject: str, body: bytes) -> bytes:
+        try:
+            outcome((await self._viewer.gateway.bus.request(subject, body, _REPLY)).data)
+        except NoResponders:
+            raise Refused(Code.NOT_FOUND, _NOT_FOUND) from None
+        return b"{}"
+
+    def _dropped(self, request_id: str) -> None:
+        metrics.DROPPED_ANSWERS.inc()
+        asked = self._viewer.gateway.remotes.calls.asked(request_id)
+        log.info(
+            "what was said of a call that is not awaited from there was dropped",
+            request=request_id[:140],
+            connection=self._viewer.id,
+            asked=asked,
+            user=self._viewer.user,
+        )
+
+
+def _too_large(size: int, most: int) -> bytes:
+    message = f"the result has {size:,} bytes, at most {most:,} are passed on"
+    return results.failed(message, Code.TOO_LARGE)
