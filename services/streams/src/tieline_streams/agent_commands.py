@@ -7,7 +7,7 @@ from typing import Any
 
 from tieline_protocol.errors import Code, FateUnknown, ProtocolError, Refused, TimedOut, Unavailable
 
-from tieline_streams.payloads import Prompt, Respond, read
+from tieline_streams.payloads import Answer, Prompt, Respond, read
 from tieline_streams.session import CLIENT, Session
 from tieline_streams.stream_manager import StreamManager
 
@@ -148,7 +148,10 @@ class AgentCommands:
         return done
 
     async def question(self, payload: dict[str, Any], budget: float) -> Body:
-        raise Refused(Code.NOT_FOUND, "there is no such question")
+        """The reply goes to the daemon over whatever socket is up, now or later."""
+        wanted = read(Answer, payload)
+        self._journal.answer_question(wanted.question_id, wanted.answers, wanted.rejected)
+        return {}
 
     async def passed(self, action: str, payload: dict[str, Any], budget: float) -> Body:
         session = self._session
@@ -161,7 +164,10 @@ class AgentCommands:
             body = {"cwd": str(session.place.path) if session.place else "", "mcp_servers": [], **body}
         elif action == "agent.session.load":
             body["session_id"] = acp or session.record.acp_session or ""
-        reply = await self._manager().send_stream_request(action, body or None, min(budget, PASSED[action]))
+        manager = self._manager()
+        if action in _OPENS_ACP and manager.agent_open():
+            session.tools.stop("the agent's session was replaced")  # the daemon fails them too
+        reply = await manager.send_stream_request(action, body or None, min(budget, PASSED[action]))
         opened = reply.get("session_id")
         if action in _OPENS_ACP and reply.get("success") and isinstance(opened, str):
             await session.ledger.write(acp_session=opened)

@@ -1,7 +1,8 @@
-"""The two logs of a session, and what follows from what is put into them: turns, open permissions, processes.
+"""The two logs of a session, and what follows from what is put into them: turns, open permissions and questions,
+processes.
 
-What follows is decided by the pure parts (turn.py, values.py); this file hands facts to them and publishes what they
-return. Everything here but the clock runs inside the readers of the sockets and must not wait.
+What follows is decided by the pure parts (turn.py, values.py, questions.py); this file hands facts to them and
+publishes what they return. Everything here but the clock runs inside the readers of the sockets and must not wait.
 
 Reconciliation after a reconnect belongs between `agent_up` and the first event: today a reconnect is only told.
 """
@@ -18,6 +19,7 @@ from tieline_protocol.numbering import Numbering
 from tieline_protocol.publisher import EventPublisher
 
 from tieline_streams.ownership import Found, Parts
+from tieline_streams.questions import ASK, Answers, Questions
 from tieline_streams.stream_manager import StreamManager
 from tieline_streams.tail import Tail
 from tieline_streams.turn import Turns
@@ -36,6 +38,7 @@ class Journal:
         self.manager: StreamManager | None = None
         self.turns = Turns(limits.turn)
         self.permissions = Permissions()
+        self.questions = Questions()
         self.processes = Processes()
         self.tail = Tail()
         self.agent = EventPublisher(
@@ -80,7 +83,7 @@ class Journal:
     def say_sets(self) -> None:
         """The whole state of every set, for those who come late."""
         self.agent.say(self.permissions.event())
-        self.agent.say({"type": "questions", "open": []})
+        self.agent.say(self.questions.event())
         self.workspace.say(self.processes.event())
 
     def tell(self, events: list[dict[str, Any]]) -> None:
@@ -92,12 +95,40 @@ class Journal:
         if not self.turns.open and self.permissions.clear():
             self.agent.say(self.permissions.event())
             self.turns.permissions(False, self._loop.time())
+        front = self.turns.front
+        if any(
+            event["state"] == "ended" and (front is None or event["generation"] < front.generation)
+            for event in events
+        ):
+            self.close_questions("the turn has ended")
         self._wake.set()
 
     def permissions_changed(self) -> None:
         """Publish the set, and what it means for the turn."""
         self.agent.say(self.permissions.event())
         self.tell(self.turns.permissions(bool(self.permissions), self._loop.time()))
+
+    def question(self, id: str, payload: dict[str, Any]) -> None:
+        """The agent asks the user. Raises TielineError."""
+        self.questions.ask(id, payload)
+        self.agent.say(self.questions.event())
+
+    def answer_question(self, id: str, answers: Answers | None, rejected: bool) -> None:
+        """The user's answer, for the daemon. Raises TielineError."""
+        self._reply(id, self.questions.answer(id, answers, rejected))
+        self.agent.say(self.questions.event())
+
+    def close_questions(self, reason: str) -> None:
+        """Nobody will answer what is open. The daemon is told: it would wait for ever."""
+        closed = self.questions.close(reason)
+        for id, reply in closed:
+            self._reply(id, reply)
+        if closed:
+            self.agent.say(self.questions.event())
+
+    def _reply(self, id: str, reply: dict[str, Any]) -> None:
+        assert self.manager is not None  # it is where the question came from
+        self.manager.reverse.reply(id, ASK, reply)
 
     def wake(self) -> None:
         """The turns may be due earlier than they were."""
@@ -124,6 +155,8 @@ class Journal:
             self.tell(self.turns.heard(type, value, self._loop.time()))
         if self.permissions.heard(type, value):
             self.permissions_changed()
+        if type == "error" and self.questions and _exited(value):
+            self.close_questions("the agent has exited")
         if not self._backlog.reading and self.manager is not None:
             self.manager.pause_agent()
 
@@ -155,3 +188,8 @@ class Journal:
     def _workspace_numbered(self, type: str, raw: bytes) -> None:
         if type == "shell_output":
             self.tail.numbered(raw)
+
+
+def _exited(value: dict[str, Any]) -> bool:
+    data = value.get("data")
+    return isinstance(data, dict) and "exit_code" in data

@@ -53,6 +53,12 @@ class Respond(Payload):
     cancelled: StrictBool = False
 
 
+class Answer(Payload):
+    question_id: StrictStr = Field(min_length=1)
+    answers: list[Any] | dict[str, Any] | None = None
+    rejected: StrictBool = False
+
+
 class Input(Payload):
     data: StrictStr
 

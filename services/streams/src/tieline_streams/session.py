@@ -10,14 +10,16 @@ from collections.abc import Awaitable
 from typing import Any, Literal
 
 import structlog
-from tieline_protocol.errors import Code, Refused, TielineError, Unavailable
+from tieline_protocol.errors import TielineError, Unavailable
 from tieline_protocol.messages import InstanceRecord, SessionRecord, SessionState
 
+from tieline_streams.agent_tools import AgentTools
 from tieline_streams.executors import Wanted
 from tieline_streams.instance import Instance
 from tieline_streams.journal import Journal
 from tieline_streams.operations import Operations
 from tieline_streams.ownership import Ending, Found, Ledger, Parts, Place
+from tieline_streams.remote_tools import RemoteTools
 from tieline_streams.stream_manager import Execution, StreamManager
 from tieline_streams.workspace_callbacks import WorkspaceStreamCallbacks
 
@@ -43,6 +45,8 @@ class Session:
         self.ledger = Ledger(parts, record, epoch)
         self.journal = Journal(parts, record.user, record.session, epoch)
         self.operations = Operations(self.journal.workspace.say)
+        remotes = RemoteTools(parts.bus, record.user, record.remotes, epoch)
+        self.tools = AgentTools(self.journal, remotes)
         self.manager: StreamManager | None = None
         self.instance: Instance | None = None
         self.opened: asyncio.Future[None] = loop.create_future()
@@ -165,8 +169,8 @@ class Session:
             url=record.url,
             headers=headers,
             handler=journal.update,
-            mcp_handler=_no_tools,
-            on_disconnect=journal.agent_lost,
+            mcp_handler=self.tools.asked,
+            on_disconnect=self._agent_lost,
             on_connect=journal.agent_up,
             on_invalid=journal.invalid,
             callbacks=WorkspaceStreamCallbacks(on_frame=journal.workspace_frame),
@@ -185,6 +189,10 @@ class Session:
                 self._streams.result()
         finally:
             up.cancel()
+
+    def _agent_lost(self, reason: str) -> None:
+        self.journal.agent_lost(reason)
+        self.tools.lost()
 
     def _streams_ended(self, task: asyncio.Task[None]) -> None:
         if not task.cancelled() and (exc := task.exception()) is not None:
@@ -224,6 +232,7 @@ class Session:
             for turn in self._found.turns:
                 journal.agent.say({**turn, "state": "ended", "reason": reason})
             journal.say_sets()
+        self.tools.close("the session has ended")
         journal.tell(journal.turns.end_all(reason, asyncio.get_running_loop().time()))
         if journal.permissions.clear():
             journal.agent.say(journal.permissions.event())
@@ -270,7 +279,3 @@ class Session:
         async with asyncio.timeout(self.limits.drain):
             await self.journal.settled()
         await self.ledger.release()
-
-
-async def _no_tools(action: str, payload: dict[str, Any]) -> dict[str, Any]:
-    raise Refused(Code.UNKNOWN_ACTION, f"{action} is not supported")

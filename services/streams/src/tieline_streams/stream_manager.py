@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import random
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,22 +17,19 @@ import structlog
 from picows import WSCloseCode
 from tieline_protocol import agentctl
 from tieline_protocol.agentctl import Frame, Kind
-from tieline_protocol.errors import BadMessage, Refused, TielineError, Unavailable
+from tieline_protocol.errors import BadMessage, Refused, Unavailable
 from tieline_protocol.numbering import gap
 
 from tieline_streams.config import Limits
 from tieline_streams.metrics import INVALID
 from tieline_streams.requests import Requests
 from tieline_streams.retry import Retry
+from tieline_streams.reverse_requests import McpHandler, ReverseRequests
 from tieline_streams.sockets import Socket, dial
 from tieline_streams.supervisor import Supervisor, Tell
 from tieline_streams.workspace_callbacks import UpdateHandler, WorkspaceStreamCallbacks
 
 log = structlog.get_logger()
-
-McpHandler = Callable[[str, dict[str, Any]], Awaitable[dict[str, Any]]]
-
-_MCP_AT_ONCE = 256
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +57,7 @@ class StreamManager:
         self._agent: Socket | None = None
         self._workspace: Socket | None = None
         self._requests: Requests | None = None
-        self._mcp: set[asyncio.Task[None]] = set()
+        self.reverse = ReverseRequests(self._to_agent)
         self._supervisors: dict[str, Supervisor] = {}
         self._closing = False
 
@@ -84,9 +81,10 @@ class StreamManager:
                 if task.done():
                     task.result()
         finally:
-            for task in [*tasks, *self._mcp]:
+            for task in tasks:
                 task.cancel()
-            await asyncio.gather(*tasks, *self._mcp, return_exceptions=True)
+            await asyncio.gather(*tasks, return_exceptions=True)
+            await self.reverse.close()
 
     def states(self) -> dict[str, str]:
         """How each connection is, for people."""
@@ -95,6 +93,7 @@ class StreamManager:
     async def close(self) -> None:
         """The agent's socket, then the workspace's; the HTTP client is closed after this by its owner."""
         self._closing = True
+        await self.reverse.close()
         for socket in (self._agent, self._workspace):
             if socket is not None:
                 await socket.close(self._limits.close_handshake)
@@ -140,6 +139,7 @@ class StreamManager:
 
         self._execution.on_connect()
         socket.lost.add_done_callback(gone)
+        self.reverse.connected()
         for raw in early:
             received(raw)
         return socket
@@ -165,35 +165,9 @@ class StreamManager:
                 if not self._requests.replied(frame.value):
                     log.debug("a reply that nobody waits for", action=frame.value.get("action"))
             case Kind.REQUEST:
-                self._asked(socket, frame.value, mcp_handler)
+                self.reverse.asked(frame.value, mcp_handler)
             case Kind.NEITHER:
                 log.debug("a notification on the agent stream", action=frame.value.get("action"))
-
-    def _asked(self, socket: Socket, envelope: dict[str, Any], mcp_handler: McpHandler) -> None:
-        """A request of the daemon's: always answered, since it waits without a time-out."""
-        id, action = envelope.get("id"), envelope.get("action")
-        if not isinstance(id, str) or not isinstance(action, str):
-            return
-        if len(self._mcp) >= _MCP_AT_ONCE:
-            _reply(socket, agentctl.error(id, action, "INTERNAL_ERROR", "too many requests at once"))
-            return
-        payload = envelope.get("payload")
-        work = self._answer(socket, id, action, payload if isinstance(payload, dict) else {}, mcp_handler)
-        task = asyncio.create_task(work, name=f"answer {action}")
-        self._mcp.add(task)
-        task.add_done_callback(self._mcp.discard)
-
-    async def _answer(
-        self, socket: Socket, id: str, action: str, payload: dict[str, Any], mcp_handler: McpHandler
-    ) -> None:
-        try:
-            reply = agentctl.response(id, action, await mcp_handler(action, payload))
-        except TielineError as exc:
-            reply = agentctl.error(id, action, exc.code.upper(), exc.message)
-        except Exception:  # the daemon gets an answer whatever is broken here
-            log.exception("a daemon's request could not be handled", action=action)
-            reply = agentctl.error(id, action, "INTERNAL_ERROR", "the request could not be handled")
-        _reply(socket, reply)
 
     async def send_stream_request(
         self, action: str, payload: dict[str, Any] | None, timeout: float
@@ -202,6 +176,11 @@ class StreamManager:
         if self._requests is None or self._agent is None or not self._agent.open:
             raise Unavailable("the agent is not connected")
         return await self._requests.request(action, payload, timeout)
+
+    def _to_agent(self, text: bytes) -> None:
+        if self._agent is None:
+            raise Unavailable("the agent is not connected")
+        self._agent.send(text)
 
     def agent_open(self) -> bool:
         return self._agent is not None and self._agent.open
@@ -286,13 +265,6 @@ async def _both(agent: Supervisor, workspace: Supervisor, ready: asyncio.Event) 
         await agent.up.wait()
         await workspace.up.wait()
     ready.set()
-
-
-def _reply(socket: Socket, reply: bytes) -> None:
-    try:
-        socket.send(reply)
-    except (Unavailable, Refused) as exc:
-        log.info("a daemon's request cannot be answered any more", error=exc.message)
 
 
 def _now_ms() -> int:
