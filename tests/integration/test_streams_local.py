@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import sys
 from pathlib import Path
 
@@ -95,6 +96,24 @@ async def test_a_service_that_stops_leaves_no_daemon_behind(
     async with streams.running(nats_server.url, known):
         session = await Frontend(bus).open()
 
+    assert left(session) == []
+
+
+@pytest.mark.timeout(40)
+async def test_what_a_killed_daemon_left_running_ends_with_its_session(
+    nats_server: NatsServer, bus: Bus, known: Executors
+) -> None:
+    async with streams.running(nats_server.url, known):
+        user = Frontend(bus)
+        session = await user.open()
+        await user.command("process.start", {"command": "sleep 600"})
+        daemon = next(pid for pid in left(session) if is_ours(pid, session))
+        os.kill(daemon, signal.SIGKILL)
+        await user.until("agent", "connection", timeout=15, state="waiting")
+        survivors = left(session)
+        await user.command("session.close", budget_ms=20_000)
+
+    assert survivors
     assert left(session) == []
 
 

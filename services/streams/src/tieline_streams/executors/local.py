@@ -29,6 +29,7 @@ log = structlog.get_logger()
 MARK = "TIELINE_SESSION"
 _READY = 15.0
 _GRACE = 8.0
+_SWEEPS = 40
 
 
 class Local:
@@ -70,6 +71,7 @@ class Local:
             await self._end(session)
         elif record.pid is not None:
             await _end_foreign(record.pid, session)
+        await _end_orphans(session)
 
     async def _end(self, session: str) -> None:
         process, directory = self._running.pop(session)
@@ -129,6 +131,30 @@ def is_ours(pid: int, session: str) -> bool:
         return f"{MARK}={session}".encode() in environment and os.getpgid(pid) == pid
     except OSError:
         return False
+
+
+def _orphans(session: str) -> list[int]:
+    """What runs for a session, wherever in the tree of processes it is."""
+    wanted = f"{MARK}={session}".encode()
+    found = []
+    for entry in Path("/proc").iterdir():
+        with contextlib.suppress(OSError):
+            if entry.name.isdecimal() and wanted in (entry / "environ").read_bytes().split(b"\x00"):
+                found.append(int(entry.name))
+    return found
+
+
+async def _end_orphans(session: str) -> None:
+    """End what a daemon that was killed could not end itself."""
+    for _ in range(_SWEEPS):
+        pids = await asyncio.to_thread(_orphans, session)
+        if not pids:
+            return
+        for pid in pids:
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.kill(pid, signal.SIGKILL)
+        await asyncio.sleep(0.05)
+    log.warning("processes of a session could not be ended", session=session)
 
 
 async def _end_foreign(pid: int, session: str) -> None:
