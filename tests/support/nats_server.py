@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import ctypes
 import json
+import os
 import shutil
 import signal
 import socket
@@ -117,8 +118,11 @@ class NatsServer:
         await self.start()
 
     def pause(self) -> None:
-        """Freeze it: connections stay open and nothing answers."""
+        """Freeze it: connections stay open and nothing answers. Returns once all of its threads stand still."""
         self._signal(signal.SIGSTOP)
+        assert self._process is not None
+        # A stop reaches thread after thread; WNOWAIT leaves the child to whoever waits for its end.
+        os.waitid(os.P_PID, self._process.pid, os.WSTOPPED | os.WNOWAIT)
 
     def resume(self) -> None:
         """Let a frozen server go on."""

@@ -5,12 +5,20 @@ A flood discards its own past only: the limit is per subject, and a batch's subj
 
 from __future__ import annotations
 
+import asyncio
+import random
 import time
 from dataclasses import dataclass
 from typing import Any
 
+import structlog
+
 from tieline_protocol import jetstream, subjects
+from tieline_protocol.backoff import delays
 from tieline_protocol.bus import Bus
+from tieline_protocol.errors import Unavailable
+
+log = structlog.get_logger()
 
 _DAY = 24 * 3600
 _SECOND = 1_000_000_000
@@ -72,7 +80,8 @@ def buckets(limits: StreamLimits, now_ms: int) -> list[dict[str, Any]]:
         _bucket(subjects.BUCKET_INSTANCES, limits),
         _bucket(subjects.BUCKET_OWNERS, limits, first_seq=now_ms),
         _bucket(subjects.BUCKET_REMOTES, limits),
-        _bucket(subjects.BUCKET_THREADS, limits),
+        # Keys of threads that have something to do come and go; so do the marks of their going.
+        _bucket(subjects.BUCKET_THREADS, limits, allow_msg_ttl=True),
         # Keys of processes expire by themselves; what marks an expiry goes soon after.
         _bucket(
             subjects.BUCKET_PROCESSES, limits, allow_msg_ttl=True, subject_delete_marker_ttl=60 * _SECOND
@@ -96,13 +105,28 @@ def _bucket(name: str, limits: StreamLimits, **rest: Any) -> dict[str, Any]:
     }
 
 
-async def ensure(bus: Bus, limits: StreamLimits) -> None:
-    """Make all streams and buckets. Raises StreamRefused with what is incompatible, Unavailable."""
-    for config in event_streams(limits):
-        await jetstream.ensure_stream(bus, config)
-    for config in buckets(limits, int(time.time() * 1000)):
-        name = config["name"]
-        info = await jetstream.api(bus, subjects.stream_api("INFO", name))
+async def ensure(bus: Bus, limits: StreamLimits, *, update: bool = True) -> None:
+    """Make all streams and buckets, waiting for a JetStream that is not there (yet). Raises StreamRefused.
+
+    `update`: bring those that exist up to `limits`. One service has the limits among its knobs and does so; the
+    others only make what is missing, so that nobody undoes what an operator has chosen.
+    """
+    for wait in delays(random.random, 0.05, 2):
+        try:
+            await _ensure(bus, limits, update)
+        except Unavailable as exc:
+            log.warning("JetStream is not there, trying again", error=exc.message)
+            await asyncio.sleep(wait)
+        else:
+            return
+
+
+async def _ensure(bus: Bus, limits: StreamLimits, update: bool) -> None:
+    for config in [*event_streams(limits), *buckets(limits, int(time.time() * 1000))]:
+        info = await jetstream.api(bus, subjects.stream_api("INFO", config["name"]))
         if "error" not in info:
-            config["first_seq"] = info["config"].get("first_seq", 0)
+            if not update:
+                continue
+            if "first_seq" in config:
+                config["first_seq"] = info["config"].get("first_seq", 0)
         await jetstream.ensure_stream(bus, config)

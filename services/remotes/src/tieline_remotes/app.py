@@ -50,6 +50,6 @@ def make(config: Config) -> App:
 @contextlib.asynccontextmanager
 async def leased(connected: bus.Bus, config: Config) -> AsyncIterator[leases.ProcessLease]:
     """This replica's lease, once the buckets are there."""
-    await streams.ensure(connected, streams.StreamLimits(replicas=config.replicas))
+    await streams.ensure(connected, streams.StreamLimits(replicas=config.replicas), update=False)
     async with leases.holding(connected, "remotes") as lease:
         yield lease
