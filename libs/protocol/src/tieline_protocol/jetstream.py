@@ -253,12 +253,15 @@ class Bucket:
         headers = None if expected is None else {"Nats-Expected-Last-Subject-Sequence": str(expected)}
         return await publish(self._bus, subjects.bucket_key(self.name, key), value, headers)
 
-    async def delete(self, key: str, expected: int | None = None) -> None:
-        """Leave a marker that says the key is gone. `expected`: only over this revision.
+    async def delete(self, key: str, expected: int | None = None, ttl: int | None = None) -> None:
+        """Leave a marker that says the key is gone. `expected`: only over this revision. `ttl`: the marker goes too,
+        after so many seconds, where the bucket allows it.
 
         Raises WrongRevision, Unavailable.
         """
         headers = {"KV-Operation": "DEL"}
+        if ttl is not None:
+            headers["Nats-TTL"] = f"{ttl}s"
         if expected is not None:
             headers["Nats-Expected-Last-Subject-Sequence"] = str(expected)
         await publish(self._bus, subjects.bucket_key(self.name, key), b"", headers)

@@ -118,8 +118,27 @@ class InstanceRecord(Message):
     pid: int | None = None
 
 
+class ThreadRecord(Message):
+    """A chat thread, in the bucket of threads. Its messages stand in its log."""
+
+    thread: str
+    user: str
+    title: str = ""
+    model: str | None = None
+    instructions: str = ""
+    created: int
+    updated: int
+
+
+class OpenThread(Message):
+    """A thread with something to do, in the bucket of threads: what wakes another replica when its owner dies."""
+
+    thread: str
+    user: str
+
+
 class OwnerRecord(Message):
-    """Who owns a session; the revision of the write that took it is the epoch."""
+    """Who owns a session or thread; the revision of the write that took it is the epoch."""
 
     holder: str
     released: bool = False

@@ -241,6 +241,21 @@ def session_keys(user: str | None = None) -> str:
     return f"{user_token(user)}.*" if user is not None else "*.*"
 
 
+def thread_key(user: str, thread: str) -> str:
+    """The key of a thread's record."""
+    return f"{user_token(user)}.{token(thread)}"
+
+
+def thread_keys(user: str) -> str:
+    """The keys of a user's thread records."""
+    return f"{user_token(user)}.*"
+
+
+def open_key(thread: str) -> str:
+    """The key that says that a thread has something to do; `*` for all. No user's token looks like it."""
+    return f"open.{thread if thread == '*' else token(thread)}"
+
+
 def direct_get(stream: str) -> str:
     """Reads from any replica of a stream."""
     return f"$JS.API.DIRECT.GET.{stream}"

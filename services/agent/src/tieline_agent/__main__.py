@@ -1,0 +1,90 @@
+"""`python -m tieline_agent`: the knobs."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from tieline_protocol.bus import BusSettings
+from tieline_protocol.service import Common, run
+
+from tieline_agent.app import make
+from tieline_agent.config import NO_KEY, Config
+from tieline_agent.limits import Limits
+from tieline_agent.model import ModelSettings
+
+
+def serve(
+    openai_base_url: Annotated[
+        str, typer.Option(envvar="OPENAI_BASE_URL", help="any OpenAI-compatible endpoint")
+    ] = "https://api.openai.com/v1",
+    model: Annotated[
+        str, typer.Option(envvar="TIELINE_MODEL", help="of threads that name none")
+    ] = "gpt-5-mini",
+    instructions: Annotated[
+        str, typer.Option(envvar="TIELINE_INSTRUCTIONS", help="of threads that have none of their own")
+    ] = "",
+    steps: Annotated[int, typer.Option(envvar="TIELINE_RUN_STEPS", help="answers of one run")] = 24,
+    tool_calls: Annotated[int, typer.Option(envvar="TIELINE_RUN_TOOL_CALLS", help="of one run")] = 64,
+    tokens: Annotated[int, typer.Option(envvar="TIELINE_RUN_TOKENS", help="of one run")] = 1_000_000,
+    run_seconds: Annotated[float, typer.Option(envvar="TIELINE_RUN_SECONDS", help="of one run")] = 900,
+    tool_seconds: Annotated[float, typer.Option(envvar="TIELINE_TOOL_SECONDS", help="of one call")] = 30,
+    model_idle: Annotated[
+        float, typer.Option(envvar="TIELINE_MODEL_IDLE_SECONDS", help="of silence that end a request")
+    ] = 90,
+    model_total: Annotated[
+        float, typer.Option(envvar="TIELINE_MODEL_TOTAL_SECONDS", help="of one request, tries included")
+    ] = 600,
+    idle: Annotated[
+        float, typer.Option(envvar="TIELINE_THREAD_IDLE_SECONDS", help="until a quiet thread is given up")
+    ] = 60,
+    drain: Annotated[float, typer.Option(envvar="TIELINE_DRAIN_SECONDS")] = 20.0,
+    replicas: Annotated[int, typer.Option(envvar="TIELINE_STREAM_REPLICAS", help="of streams")] = 1,
+    nats_url: Annotated[str, typer.Option(envvar="TIELINE_NATS_URL")] = "nats://127.0.0.1:4222",
+    nats_user: Annotated[str | None, typer.Option(envvar="TIELINE_NATS_USER")] = None,
+    nats_password: Annotated[str | None, typer.Option(envvar="TIELINE_NATS_PASSWORD")] = None,
+    nats_inbox_prefix: Annotated[str, typer.Option(envvar="TIELINE_NATS_INBOX_PREFIX")] = "_INBOX",
+    health_host: Annotated[str, typer.Option(envvar="TIELINE_HEALTH_HOST")] = "127.0.0.1",
+    health_port: Annotated[int, typer.Option(envvar="TIELINE_HEALTH_PORT")] = 0,
+    ready_file: Annotated[Path | None, typer.Option(envvar="TIELINE_READY_FILE")] = None,
+    log_level: Annotated[str, typer.Option(envvar="TIELINE_LOG_LEVEL")] = "info",
+    log_format: Annotated[str, typer.Option(envvar="TIELINE_LOG_FORMAT", help="json or text")] = "json",
+) -> None:
+    """Chat threads, and the expert agent that answers them. The key stands in OPENAI_API_KEY, nowhere else."""
+    if log_format not in ("json", "text"):
+        raise typer.BadParameter("json or text", param_hint="--log-format")
+    config = Config(
+        nats=BusSettings(nats_url, "agent", nats_user, nats_password, nats_inbox_prefix),
+        model=ModelSettings(
+            openai_base_url,
+            os.environ.get("OPENAI_API_KEY") or NO_KEY,
+            model,
+            idle=model_idle,
+            total=model_total,
+        ),
+        limits=Limits(
+            steps=steps,
+            tool_calls=tool_calls,
+            tokens=tokens,
+            time_ms=int(run_seconds * 1000),
+            tool_ms=int(tool_seconds * 1000),
+        ),
+        instructions=instructions,
+        replicas=replicas,
+        idle=idle,
+        drain=drain,
+    )
+    common = Common(
+        "agent", health_host, health_port, ready_file, log_level, "text" if log_format == "text" else "json"
+    )
+    run(common, make(config))
+
+
+def main() -> None:
+    typer.run(serve)
+
+
+if __name__ == "__main__":
+    main()
