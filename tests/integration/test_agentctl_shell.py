@@ -2,6 +2,7 @@
 
 import asyncio
 import re
+from asyncio.subprocess import PIPE
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from typing import Any
@@ -122,6 +123,20 @@ async def test_a_thousand_single_keys_arrive_in_order(shell: Stream) -> None:
     await shell.type("cat keys; echo; echo done\r")
 
     assert keys in await shell.until_text("done\r\n")
+
+
+async def test_a_long_text_pasted_at_once_arrives_whole(shell: Stream) -> None:
+    await shell.type(
+        "stty raw -echo; echo begin-$((1)); head -c 3000000 | cksum; stty sane; echo end-$((1))\r"
+    )
+    await shell.until_text("begin-1")
+    text = "".join(f"{number:07} " for number in range(375_000))
+
+    await shell.type(text)
+
+    cksum = await asyncio.create_subprocess_exec("cksum", stdin=PIPE, stdout=PIPE)
+    wanted, _ = await cksum.communicate(text.encode())
+    assert wanted.decode().strip() in await shell.until_text("end-1")
 
 
 async def test_odd_sizes_change_nothing_and_a_real_size_is_real(shell: Stream) -> None:

@@ -1,6 +1,7 @@
 """What the workspace stream of a real daemon tells: processes, files, git; and who may listen."""
 
 import asyncio
+import os
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from typing import Any
@@ -10,6 +11,7 @@ from websockets.asyncio.client import connect
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 
 from tests.support.daemon import Daemon, Frame, Instance, Stream, alive, git, repository, shared_daemon
+from tests.support.eventually import eventually
 from tests.support.process import Process
 
 pytestmark = pytest.mark.timeout(20)  # the first test of a module waits for the daemon, too
@@ -211,6 +213,21 @@ async def test_very_many_changes_are_one_refresh(stream: Stream, work: Path) -> 
         (work / f"f{number}").write_text("")
 
     await stream.until(lambda frame: _change(frame) == ("", "refresh") if "file_change" in frame else False)
+
+
+async def test_a_name_that_is_no_text_ends_no_watching(stream: Stream, work: Path) -> None:
+    Path(os.fsdecode(os.fsencode(work) + b"/odd-\xff")).write_text("x")
+    await stream.until(lambda frame: _change(frame) == ("", "refresh") if "file_change" in frame else False)
+
+    async def written() -> bool:  # what changes before the next watch has begun is part of the refresh
+        (work / "plain").write_text("x")
+        return any(_change(frame) == ("plain", "write") for frame in stream.frames if "file_change" in frame)
+
+    reading = asyncio.create_task(
+        stream.until(lambda frame: frame.get("file_change", {}).get("path") == "plain")
+    )
+    await eventually(written, timeout=10)
+    await reading
 
 
 async def test_the_status_follows_the_files(stream: Stream, work: Path) -> None:

@@ -79,8 +79,11 @@ class PtyFile:
         return data
 
     def write(self, data: bytes) -> bool:
-        """In order, as fast as the program takes it; False when too much is pending and this was not taken."""
-        if len(self._pending) + len(data) > MOST_PENDING:
+        """In order, as fast as the program takes it; False when too much is pending and this was not taken.
+
+        What comes while nothing is pending is always taken: it is no more than a frame.
+        """
+        if self._pending and len(self._pending) + len(data) > MOST_PENDING:
             return False
         self._pending += data
         if not self._writing:

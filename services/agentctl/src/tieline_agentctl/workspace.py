@@ -68,7 +68,7 @@ class Workspace:
     async def _begin(self) -> None:
         self._live = True
         self.discover()
-        self._watcher = await self._stack.enter_async_context(Watcher(self.path, self._heard))
+        self._watcher = await self._stack.enter_async_context(Watcher(self.path, self._heard, self._missed))
         self._tasks.spawn(self._poll(), "git poller")
 
     async def pause(self) -> None:
@@ -194,9 +194,7 @@ class Workspace:
         if not seen or self.mode == "paused":
             return
         if len({path for _, path in seen}) > MOST:
-            self.index.stale = True
-            self._tell_file("", "refresh")
-            self._all_dirty()
+            self._missed()
             return
         root = self.path
         told = operations(
@@ -209,6 +207,14 @@ class Workspace:
             if self._announced.pop((path, operation), None) is None:
                 self._tell_file(path, operation)
             self._touched(path)
+
+    def _missed(self) -> None:
+        """Something changed, and too much of it or nobody can say what."""
+        if self.mode == "paused":
+            return
+        self.index.stale = True
+        self._tell_file("", "refresh")
+        self._all_dirty()
 
     def _tell_file(self, path: str, operation: str) -> None:
         body: dict[str, str] = {"timestamp": clock.nano(now())}
