@@ -11,10 +11,13 @@ import base64
 import hashlib
 import json
 import struct
+import uuid
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import parse_qsl, unquote, urlsplit
+
+from tests.support.eventually import eventually
 
 _GUID = b"258EAFA5-E914-47DA-95CA-C5AB0DC85B11"
 SUPPORTS = {
@@ -317,6 +320,34 @@ class Agentctl:
             stream.closed.set()
             return
         await stream.serve(self._on_agent if name == "agent" else self._on_workspace)
+
+    # Requests to the backend
+
+    def request(self, action: str, payload: Any = None, *, id: str = "") -> str:
+        """Ask the backend on the agent stream that is up; returns the id."""
+        id = id or str(uuid.uuid4())
+        envelope = {"id": id, "type": "request", "action": action, "payload": payload}
+        self.agent[-1].send({**envelope, "timestamp": "2031-04-05T06:07:08.5Z"})
+        return id
+
+    def replies(self, id: str) -> list[dict[str, Any]]:
+        """What came back, over whatever stream."""
+        return [
+            one
+            for stream in self.agent
+            for one in stream.frames
+            if one.get("id") == id and one.get("type") in ("response", "error")
+        ]
+
+    async def reply(self, id: str, timeout: float = 5) -> dict[str, Any]:
+        """Wait for the first reply: an envelope."""
+        return (await eventually(lambda: self.replies(id), timeout))[0]
+
+    async def ask(self, action: str, payload: Any = None) -> Any:
+        """The payload of the backend's response."""
+        reply = await self.reply(self.request(action, payload))
+        assert reply["type"] == "response", reply
+        return reply["payload"]
 
     def _on_workspace(self, stream: Stream, value: dict[str, Any]) -> None:
         if value["type"] == "ping" and stream.answer_pings:

@@ -6,13 +6,15 @@ Only the remotes that were named when the session was opened, and only those of 
 from __future__ import annotations
 
 import asyncio
+import random
 from collections.abc import Sequence
 from typing import Any
 
 import structlog
 from tieline_protocol import calling
+from tieline_protocol.backoff import delays
 from tieline_protocol.bus import Bus
-from tieline_protocol.errors import Code, Refused, TielineError
+from tieline_protocol.errors import Code, Refused, TielineError, Unavailable
 
 from tieline_streams import plugin_tools
 
@@ -45,14 +47,25 @@ class RemoteTools:
             return []
         try:
             async with asyncio.timeout(LIST_WITHIN):
-                found = await calling.resolve(self._bus, self._user, list(self._remotes), LIST_WITHIN)
+                found = await self._found()
         except (TielineError, TimeoutError) as exc:
-            log.warning("an agent is offered no remotes", user=self._user, error=str(exc) or "no answer")
+            log.warning(
+                "an agent is offered no remotes", user=self._user, error=str(exc) or "no answer in time"
+            )
             return []
         if found["missing"]:
             log.info("remotes of a session are not connected", user=self._user, missing=found["missing"])
         remotes: list[dict[str, Any]] = found["remotes"]
         return remotes
+
+    async def _found(self) -> dict[str, Any]:
+        # Asking changes nothing, so it is asked again: replicas come and go.
+        for wait in delays(random.random, 0.05, 0.4):
+            try:
+                return await calling.resolve(self._bus, self._user, list(self._remotes), LIST_WITHIN)
+            except Unavailable:
+                await asyncio.sleep(wait)
+        raise AssertionError("the delays never end")
 
     async def invoked(self, payload: dict[str, Any]) -> dict[str, Any]:
         """The answer to `mcp.invoke_plugin_tool`; a call that fails is one too."""
