@@ -139,11 +139,19 @@ async def test_an_event_above_the_limit_is_a_gap(user: Frontend, daemon: Agentct
     assert len(daemon.workspace) == 1
 
 
-async def test_a_frame_above_16_mib_ends_its_socket(user: Frontend, daemon: Agentctl) -> None:
-    daemon.workspace[0].write(frame(b"x" * (16 * 1024 * 1024 + 1)))
+@pytest.mark.parametrize("pieces", [1, 2])
+async def test_a_frame_above_16_mib_ends_its_socket_and_is_told(
+    user: Frontend, daemon: Agentctl, pieces: int
+) -> None:
+    """What was not read is gone: the log says so."""
+    size = 16 * 1024 * 1024 // pieces + 1
+    for n in range(pieces):
+        daemon.workspace[0].write(frame(b"x" * size, opcode=1 if n == 0 else 0, fin=n == pieces - 1))
 
     await eventually(lambda: len(daemon.workspace) == 2)
+    await user.until("workspace", "connection", state="up")
     assert len(daemon.agent) == 1
+    assert [one["reason"] for one in await user.events("workspace", "gap")] == ["too_large"]
 
 
 async def test_a_frame_in_pieces_is_put_together(user: Frontend, daemon: Agentctl) -> None:

@@ -20,6 +20,7 @@ from picows import (
     WSHandshakeError,
     WSListener,
     WSMsgType,
+    WSProtocolError,
     WSTransport,
     ws_connect,
 )
@@ -41,7 +42,7 @@ class Fatal(Refused):
 
 
 class Socket(WSListener):
-    """One connection, from the dial to its end. `lost` says why it ended, once it has."""
+    """One connection, from the dial to its end. `lost` says why it ended, once it has; `too_big` once `finished`."""
 
     def __init__(self, on_text: Callable[[bytes], None], max_frame: int) -> None:
         super().__init__()
@@ -55,6 +56,7 @@ class Socket(WSListener):
         self._reading = True
         self._taken = 0
         self._dropped = False
+        self.too_big = False  # it ended because of a frame above the limit, which was not read
         self._reason = ""
         self._heard = self._loop.time()
         self.lost: asyncio.Future[str] = self._loop.create_future()
@@ -125,6 +127,7 @@ class Socket(WSListener):
         self._parts.append(frame.get_payload_as_bytes())
         self._size += len(self._parts[-1])
         if self._size > self._max_frame:
+            self.too_big = True
             self.drop("a frame above the limit", WSCloseCode.MESSAGE_TOO_BIG)
             return
         if frame.fin:
@@ -202,6 +205,7 @@ class Socket(WSListener):
             try:
                 await self._transport.wait_disconnected()
             except (WSError, OSError) as exc:
+                self.too_big |= isinstance(exc, WSProtocolError) and exc.code == WSCloseCode.MESSAGE_TOO_BIG
                 log.info("a daemon's connection ended", error=repr(exc))
 
 

@@ -149,9 +149,7 @@ class StreamManager:
         return await self.stream_updates(execution.handler, execution.mcp_handler, execution.on_disconnect)
 
     async def _tend_agent(self, socket: Socket) -> str:
-        reason = await socket.watch(socket.send_ping, self._limits.heartbeat, self._limits.dead)
-        await socket.finished()
-        return reason
+        return await self._tend("agent", socket, socket.send_ping)
 
     def _update(self, socket: Socket, raw: bytes, handler: UpdateHandler, mcp_handler: McpHandler) -> None:
         frame = self._checked("agent", socket, raw)
@@ -220,9 +218,7 @@ class StreamManager:
         return await self.stream_workspace(self._execution.callbacks)
 
     async def _tend_workspace(self, socket: Socket) -> str:
-        reason = await socket.watch(self.ping, self._limits.heartbeat, self._limits.dead)
-        await socket.finished()
-        return reason
+        return await self._tend("workspace", socket, self.ping)
 
     def write_shell_input(self, data: str) -> None:
         """Raises Unavailable, Refused (busy)."""
@@ -246,6 +242,14 @@ class StreamManager:
         self._workspace.send(text)
 
     # Both
+
+    async def _tend(self, stream: str, socket: Socket, ping: Callable[[], None]) -> str:
+        reason = await socket.watch(ping, self._limits.heartbeat, self._limits.dead)
+        await socket.finished()
+        if socket.too_big:
+            self._execution.on_invalid(stream, gap("too_large", events=1))
+            reason = "the daemon sent a frame above the limit"
+        return reason
 
     def _checked(self, stream: str, socket: Socket, raw: bytes) -> Frame | None:
         """The frame, where it is one. Bad bytes on the socket's own level end the socket; a bad event is told."""
