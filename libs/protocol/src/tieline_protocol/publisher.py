@@ -8,6 +8,7 @@ window.py. This file only carries things between them and the bus.
 from __future__ import annotations
 
 import asyncio
+import math
 import time
 from collections.abc import Callable
 from typing import Any
@@ -30,11 +31,15 @@ log = structlog.get_logger()
 _FRAME = 512  # what a frame, a batch and a broker's limit have around an event
 _SURELY_FITS = 64 * 1024  # no broker that we run on takes less
 _BUSY = 128 * 1024  # bytes under way that keep the broker at work for a turn of the loop
+_UNSURE = 0.1  # seconds between looks whether we may publish again
 _TURN = 64  # events numbered before the event loop gets its turn
 
 
 class EventPublisher:
-    """Publishes one log. `run` is its task; everything else may be called from callbacks."""
+    """Publishes one log. `run` is its task; everything else may be called from callbacks.
+
+    `may_act`: whether this process is certain to own the log; while it is not, nothing is published.
+    """
 
     def __init__(
         self,
@@ -44,8 +49,10 @@ class EventPublisher:
         limit: int,
         on_numbered: Callable[[str, bytes], None] | None = None,
         on_room: Callable[[], None] | None = None,
+        may_act: Callable[[], bool] | None = None,
     ) -> None:
         self._bus = bus
+        self._may_act = may_act
         self._numbering = numbering
         self._limit = limit
         self._window = Window()
@@ -173,8 +180,11 @@ class EventPublisher:
             await subscription.close()
 
     async def _rest(self, loop: asyncio.AbstractEventLoop) -> None:
+        due = self._window.due(loop.time())
+        if self._may_act is not None and not self._may_act():
+            due = min(loop.time() + _UNSURE, due or math.inf)
         try:
-            async with asyncio.timeout_at(self._window.due(loop.time())):
+            async with asyncio.timeout_at(due):
                 await self._wake.wait()
         except TimeoutError:
             pass
@@ -216,6 +226,8 @@ class EventPublisher:
 
     def _send(self) -> None:
         """Give the connection all that it may have: no more than the window, so it need not wait for the broker."""
+        if self._may_act is not None and not self._may_act():
+            return
         window, loop = self._window, self._loop
         while self._bus.connected and (following := window.next(loop.time())) is not None:
             name, batch = following

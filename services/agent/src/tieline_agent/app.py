@@ -10,11 +10,10 @@ from collections.abc import AsyncIterator, Sequence
 from importlib.metadata import version
 from typing import Any
 
-import structlog
 from tieline_protocol import backoff, calling, leases, services, streams, subjects
 from tieline_protocol import bus as broker
 from tieline_protocol.bus import Bus
-from tieline_protocol.errors import NoResponders, Unavailable
+from tieline_protocol.errors import NoResponders
 from tieline_protocol.jetstream import Bucket
 from tieline_protocol.remotes import RemoteFunction
 from tieline_protocol.service import App as ServiceApp
@@ -25,12 +24,10 @@ from tieline_agent.agent import Agent
 from tieline_agent.config import Config
 from tieline_agent.expert import ExpertAgent
 from tieline_agent.model import Model
-from tieline_agent.owned import Parts
+from tieline_agent.parts import Parts
 from tieline_agent.records import Records
 from tieline_agent.threads import Threads
 from tieline_agent.tools import OnProgress, RemoteToolSpec
-
-log = structlog.get_logger()
 
 _RESOLVE = 10.0  # seconds in which a rolling remotes service must be back
 
@@ -132,13 +129,7 @@ def make(config: Config) -> ServiceApp:
 @contextlib.asynccontextmanager
 async def _leased(bus: Bus, config: Config) -> AsyncIterator[leases.ProcessLease]:
     """This replica's lease, once the streams and buckets are there."""
-    while True:
-        try:
-            await streams.ensure(bus, streams.StreamLimits(replicas=config.replicas))
-            break
-        except Unavailable as exc:
-            log.info("the broker cannot store yet, trying again", error=exc.message)
-            await asyncio.sleep(0.5)
+    await streams.ensure(bus, streams.StreamLimits(replicas=config.replicas), update=False)
     async with leases.holding(bus, "agent") as lease:
         yield lease
 

@@ -7,6 +7,7 @@ stored before the next begins, and that a model that talks faster than the broke
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 
 from tieline_protocol import batch, jetstream, subjects
 from tieline_protocol.backpressure import Backlog
@@ -57,11 +58,26 @@ def _ends_pieces(event: Event) -> bool:
 class ThreadLog:
     """The log of one thread in one epoch. `run` is its task."""
 
-    def __init__(self, bus: Bus, user: str, thread: str, epoch: int, event_bytes: int, bound: int) -> None:
+    def __init__(
+        self,
+        bus: Bus,
+        user: str,
+        thread: str,
+        epoch: int,
+        *,
+        event_bytes: int,
+        bound: int,
+        may_act: Callable[[], bool],
+    ) -> None:
         self._bound = bound
         self._room = asyncio.Event()
         self._publisher = EventPublisher(
-            bus, Numbering(user, thread, LOG, epoch), Backlog(), event_bytes, on_room=self._room.set
+            bus,
+            Numbering(user, thread, LOG, epoch),
+            Backlog(),
+            event_bytes,
+            on_room=self._room.set,
+            may_act=may_act,
         )
 
     async def run(self) -> None:

@@ -21,7 +21,8 @@ from tieline_protocol.messages import OwnerRecord, Request, ThreadRecord, outcom
 
 from tieline_agent import owned, payloads, views
 from tieline_agent.metrics import THREADS
-from tieline_agent.owned import Lost, OwnedThread, Parts
+from tieline_agent.owned import OwnedThread
+from tieline_agent.parts import Lost, Parts
 from tieline_agent.payloads import read
 from tieline_agent.records import now_ms
 
