@@ -67,9 +67,17 @@ async def code_of(work: Any) -> Code:
     return caught.value.code
 
 
-async def open_at_the_end(user: Frontend) -> list[Any]:
+async def last(user: Frontend) -> list[Any]:
+    """What is open by the newest event of the log."""
     found: list[Any] = (await user.events("agent", "questions"))[-1]["open"]
     return found
+
+
+async def nothing_is_open(user: Frontend) -> bool:
+    async def closed() -> bool:
+        return await last(user) == []
+
+    return bool(await eventually(closed))
 
 
 async def rejected(daemon: Agentctl, id: str) -> str:
@@ -87,7 +95,7 @@ async def test_a_question_is_shown_answered_and_closed_in_all_tabs(user: Fronten
     assert (await daemon.reply(id))["payload"] == {
         "answers": [{"question_id": "q1", "selected_options": ["q1_opt2"]}]
     }
-    assert await open_at_the_end(user) == []
+    assert await nothing_is_open(user)
 
 
 async def test_only_the_first_answer_counts(user: Frontend, daemon: Agentctl) -> None:
@@ -109,7 +117,7 @@ async def test_an_answer_to_something_else_is_refused_and_the_question_stays_ope
     id = await asked(user, daemon)
 
     assert await code_of(user.command("question.answer", {"question_id": id, **fields})) is Code.BAD_REQUEST
-    assert len(await open_at_the_end(user)) == 1
+    assert len(await last(user)) == 1
     assert not daemon.replies(id)
 
 
@@ -124,7 +132,7 @@ async def test_an_agent_that_gives_up_closes_its_question(user: Frontend, daemon
     id = await asked(user, daemon)
 
     assert await daemon.ask("mcp.clarification_timeout", {"session_id": "sess-41"}) == {}
-    assert await open_at_the_end(user) == []
+    assert await nothing_is_open(user)
     assert await code_of(answered(user, id)) is Code.CONFLICT
 
 
@@ -143,7 +151,7 @@ async def test_a_question_and_its_withdrawal_in_one_packet_leave_nothing_open(
     await rejected(daemon, "m-1")
     await rejected(daemon, "m-3")
 
-    assert await open_at_the_end(user) == []
+    assert await nothing_is_open(user)
 
 
 async def test_the_end_of_its_turn_closes_a_question(user: Frontend, daemon: Agentctl) -> None:
@@ -152,7 +160,7 @@ async def test_the_end_of_its_turn_closes_a_question(user: Frontend, daemon: Age
     daemon.agent[-1].send(complete(generation))
 
     assert await rejected(daemon, id) == "the turn has ended"
-    assert await open_at_the_end(user) == []
+    assert await nothing_is_open(user)
 
 
 async def test_a_prompt_that_waits_behind_the_turn_and_is_refused_closes_nothing(
@@ -192,7 +200,7 @@ async def test_a_new_session_of_the_agents_closes_a_question(
     await user.command(action)
 
     assert await rejected(daemon, id)
-    assert await open_at_the_end(user) == []
+    assert await nothing_is_open(user)
 
 
 async def test_a_session_that_is_closed_closes_its_question_before_the_socket(
@@ -202,7 +210,7 @@ async def test_a_session_that_is_closed_closes_its_question_before_the_socket(
     await user.command("session.close")
 
     assert await rejected(daemon, id) == "the session has ended"
-    assert await open_at_the_end(user) == []
+    assert await nothing_is_open(user)
 
 
 async def test_a_question_outlives_its_socket_and_is_answered_over_the_next_one(
@@ -228,7 +236,7 @@ async def test_an_answer_given_while_the_daemon_is_away_reaches_it_when_it_is_ba
     await user.until("agent", "connection", stream="agent", state="waiting")
     await answered(user, id)
 
-    assert await open_at_the_end(user) == []
+    assert await nothing_is_open(user)
     assert not daemon.replies(id)
     daemon.script.refuse.clear()
     assert (await daemon.reply(id))["payload"]["answers"]
@@ -241,4 +249,4 @@ async def test_a_question_that_cannot_be_asked_is_an_error_for_the_agent(
     reply = await daemon.reply(daemon.request(ASK, {"questions": questions}))
 
     assert reply["payload"]["code"] == "BAD_REQUEST"
-    assert await open_at_the_end(user) == []
+    assert await nothing_is_open(user)
