@@ -18,8 +18,9 @@ from typing import Any
 
 from tieline import Client, Event, Subscription, TielineError
 
-from tieline_ops import expectations, timeline
+from tieline_ops import expectations
 from tieline_ops.expectations import Heard
+from tieline_ops.timeline import Telling
 
 Say = Callable[[str, str], None]
 
@@ -33,6 +34,8 @@ class Failed(Exception):
 
 async def demo(say: Say) -> list[str]:
     """Play it through; returns what is wrong. Everything is gone afterwards."""
+    telling = Telling(say)
+    say = telling.say
     with tempfile.TemporaryDirectory(prefix="tieline-demo-") as directory:
         root = Path(directory)
         repository = root / "workspaces" / "demo"
@@ -41,7 +44,7 @@ async def demo(say: Say) -> list[str]:
         found: list[str] = []
         try:
             async with _system(root, say) as facts:
-                found = await _Story(facts, repository, say).play()
+                found = await _Story(facts, repository, telling).play()
         except* (Failed, TielineError) as failed:
             found = [str(exc) for exc in _leaves(failed)]
         return found
@@ -54,11 +57,12 @@ def _leaves(exc: BaseException) -> list[BaseException]:
 
 
 class _Story:
-    def __init__(self, facts: dict[str, Any], repository: Path, say: Say) -> None:
+    def __init__(self, facts: dict[str, Any], repository: Path, telling: Telling) -> None:
         self._url: str = facts["gateway_url"]
         self._token: str = facts["token"]
         self._repository = repository
-        self._say = say
+        self._say = telling.say
+        self._tell = telling.event
         self._heard = Heard()
         self._cursors: dict[str, str] = {}
         self._session = ""
@@ -112,7 +116,7 @@ class _Story:
 
     def _hear(self, event: Event) -> None:
         self._heard.add(event.log, event.cursor, event.body)
-        self._say(event.log, timeline.line(event.body))
+        self._tell(event.log, event.body)
 
     def _asked(self) -> list[dict[str, Any]]:
         return self._heard.of("permission_request")

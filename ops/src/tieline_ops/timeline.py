@@ -1,11 +1,29 @@
-"""Pure: one line for each event, as the demo and people who look at a session read it."""
+"""Pure: one line for each event, as the demo and people who look at a session read it.
+
+Pieces of one text become one line (`Telling`). What only steers a terminal is left out of it.
+"""
 
 from __future__ import annotations
 
+import json
+import re
 from collections.abc import Callable
 from typing import Any
 
-_WIDTH = 96
+_KIND = 18  # characters of the longest common type: the words behind it stand in a column
+_WIDTH = 78  # with the time and the log before it, a line fits into a terminal of 100 columns
+
+# CSI and OSC sequences, and the short ones, as ECMA-48 has them.
+_STEERING = re.compile("\x1b(?:\\[[0-?]*[ -/]*[@-~]|\\][^\x07\x1b]*(?:\x07|\x1b\\\\)|[ -/]*[0-~])")
+
+# Types whose neighbours are pieces of one text, and where it stands.
+_PIECES = {
+    "message_chunk": ("text",),
+    "reasoning": ("reasoning_text", "text"),  # the coding agent's, the expert agent's
+    "shell_output": ("data",),
+    "delta": ("text",),
+}
+_WHOSE = ("role", "protocol_message_id", "message_id")
 
 
 def line(event: dict[str, Any]) -> str:
@@ -13,12 +31,63 @@ def line(event: dict[str, Any]) -> str:
     kind = str(event.get("type", "?"))
     said = _SAYS.get(kind)
     text = said(event) if said is not None else ""
-    return _short(f"{kind}  {text}".rstrip())
+    return _short(f"{kind:<{_KIND}}  {text}".rstrip())
+
+
+class Telling:
+    """Says events line by line. A piece of a text waits for what follows it, and is joined with it."""
+
+    def __init__(self, say: Callable[[str, str], None]) -> None:
+        self._say = say
+        self._log = ""
+        self._pending: dict[str, Any] | None = None
+
+    def say(self, name: str, text: str) -> None:
+        """Any other line."""
+        self.flush()
+        self._say(name, text)
+
+    def event(self, log: str, event: dict[str, Any]) -> None:
+        names = _PIECES.get(str(event.get("type")), ())
+        field = next((name for name in names if isinstance(event.get(name), str)), None)
+        if field is None:
+            self.say(log, line(event))
+            return
+        before = self._pending
+        if before is not None and log == self._log and field in before and _is_of(event, before):
+            self._pending = {**before, field: before[field] + event[field]}
+            return
+        self.flush()
+        self._log, self._pending = log, event
+
+    def flush(self) -> None:
+        """Say what waits."""
+        if self._pending is not None:
+            event, self._pending = self._pending, None
+            self._say(self._log, line(event))
+
+
+def _is_of(event: dict[str, Any], before: dict[str, Any]) -> bool:
+    """Whether two pieces are of one text."""
+    return event["type"] == before["type"] and all(event.get(name) == before.get(name) for name in _WHOSE)
 
 
 def _short(text: str) -> str:
     plain = "".join(char if char.isprintable() else repr(char)[1:-1] for char in text)
     return plain if len(plain) <= _WIDTH else plain[: _WIDTH - 1] + "…"
+
+
+def _quoted(text: object) -> str:
+    """A text as it stands in code, without what only steers a terminal."""
+    return repr(_STEERING.sub("", str(text)).replace("\r\n", "\n"))
+
+
+def _count(name: str, word: str) -> Callable[[dict[str, Any]], str]:
+    return lambda event: f"{len(event.get(name) or [])} {word}"
+
+
+def _json(value: object) -> str:
+    return json.dumps(value, ensure_ascii=False)
 
 
 def _within(event: dict[str, Any], name: str) -> dict[str, Any]:
@@ -36,7 +105,32 @@ def _permission(event: dict[str, Any]) -> str:
 
 
 def _tool(event: dict[str, Any]) -> str:
+    if "function" in event:  # an expert agent's, which calls a remote
+        return f"{event.get('remote')}.{event['function']} {_json(event.get('arguments'))}"
     return f"{event.get('tool_title') or event.get('tool_call_id', '')} {event.get('tool_status', '')}"
+
+
+def _result(event: dict[str, Any]) -> str:
+    if "error" in event:
+        return f"error: {event.get('code')}: {event['error']}"
+    return _json(event.get("result"))
+
+
+def _message(event: dict[str, Any]) -> str:
+    return f"{event.get('role')}: {_quoted(event.get('content', ''))}"
+
+
+def _attachment(event: dict[str, Any]) -> str:
+    told = _within(event, "mcp_attachment")
+    return f"{told.get('server_name', '')} {told.get('kind', '')}".strip()
+
+
+def _capabilities(event: dict[str, Any]) -> str:
+    return ", ".join(
+        name.removeprefix("supports_").replace("_", " ")
+        for name, value in event.items()
+        if name.startswith("supports_") and value is True
+    )
 
 
 def _plan(event: dict[str, Any]) -> str:
@@ -69,22 +163,37 @@ def _connection(event: dict[str, Any]) -> str:
 
 
 _SAYS: dict[str, Callable[[dict[str, Any]], str]] = {
-    "message_chunk": lambda event: repr(event.get("text", "")),
-    "reasoning": lambda event: repr(event.get("reasoning_text") or event.get("text", "")),
+    "message_chunk": lambda event: _quoted(event.get("text", "")),
+    "reasoning": lambda event: _quoted(event.get("reasoning_text") or event.get("text", "")),
     "turn": _turn,
     "permission_request": _permission,
-    "permissions": lambda event: f"{len(event.get('open') or [])} open",
+    "permissions": _count("open", "open"),
+    "questions": _count("open", "open"),
+    "processes": _count("running", "running"),
+    "agent_capabilities": _capabilities,
+    "available_commands": _count("available_commands", "commands"),
+    "session_mode": lambda event: str(event.get("current_mode_id", "")),
+    "session_models": lambda event: str(event.get("current_model_id", "")),
+    "session_status": lambda event: str(event.get("session_status", "")),
+    "mcp_attachment": _attachment,
     "tool_call": _tool,
     "tool_update": _tool,
     "plan": _plan,
     "complete": lambda event: str(_within(event, "data").get("stop_reason", "")),
-    "shell_output": lambda event: repr(event.get("data", "")),
-    "shell_exit": lambda event: f"code {event.get('code')}",
+    "shell_output": lambda event: _quoted(event.get("data", "")),
+    "shell_exit": lambda event: f"code {event.get('code', 0)}",
+    "process_output": lambda event: _quoted(_within(event, "process_output").get("data", "")),
+    "process_status": lambda event: str(_within(event, "process_status").get("status", "")),
     "file_change": _file_change,
     "git_status": _git_status,
     "git_commit": _git_commit,
     "session": lambda event: f"{event.get('state')} {event.get('reason', '')}",
     "connection": _connection,
+    "message": _message,
+    "delta": lambda event: _quoted(event.get("text", "")),
+    "run": lambda event: f"{event.get('state')} {event.get('reason', '')}",
+    "tool_progress": lambda event: str(event.get("message", "")),
+    "tool_result": _result,
     "epoch": lambda event: "a new owner" + ("" if event.get("clean", True) else ", not clean"),
     "gap": lambda event: f"{event.get('reason')}: {event.get('events', '?')} events are missing",
 }
