@@ -23,6 +23,6 @@ class Config:
     replicas: int = 1  # of streams
     idle: float = 60.0  # a thread without anything to do is given up after
     drain: float = 20.0  # how long runs under way may go on after SIGTERM
-    sweep: float = 15.0  # how often threads that nobody works on are looked for, beside being told of
+    sweep: float = 10.0  # how often threads that nobody works on are looked for, beside being told of
     backlog_bytes: int = 1024 * 1024  # of one thread, not stored yet: above it the model is not read on
     event_bytes: int = 7 * 1024 * 1024

@@ -117,13 +117,14 @@ class OwnedThread:
 
     async def hand_over(self, patience: float) -> None:
         """Give the thread up at the next step; a run that reaches none within `patience` seconds is cut."""
-        self._leave(finish=False)
+        self.leave()
         waiting = asyncio.create_task(self.finished.wait(), name=f"end of {self.id}")
         await asyncio.wait((waiting,), timeout=patience)
         self._runs.paused.set()
         await waiting
 
-    def _leave(self, *, finish: bool) -> None:
+    def leave(self, *, finish: bool = False) -> None:
+        """Begin to give the thread up."""
         self._leaving = True
         self._runs.leave(finish=finish)
 
@@ -193,7 +194,7 @@ class OwnedThread:
 
     async def _delete(self) -> dict[str, Any]:
         self._deleted = True
-        self._leave(finish=True)
+        self.leave(finish=True)
         await self._runs.stop(self._runs.open)
         subject = subjects.log_events(self.user, self.id, log.LOG)
         await jetstream.purge(self._parts.bus, subjects.stream_of(log.LOG), subject)

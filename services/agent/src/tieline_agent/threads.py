@@ -58,6 +58,9 @@ class Threads:
         self._stopping.set()
         for task in self._background:
             task.cancel()
+        for thread in self._owned.values():
+            thread.leave()
+        log.info("giving threads up", threads=len(self._owned))
         drain = self._parts.config.drain
         await asyncio.gather(*(thread.hand_over(drain) for thread in list(self._owned.values())))
         await self._group.__aexit__(kind, exc, trace)
