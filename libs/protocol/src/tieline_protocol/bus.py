@@ -207,7 +207,7 @@ class Bus:
         try:
             await _heeding(self._nc.publish(subject, data, reply, headers))
             self._nc.write_now()
-        except NatsError as exc:
+        except (NatsError, OSError) as exc:  # a flush may find the socket broken before anybody else does
             raise Unavailable(f"the broker is away: {exc}") from exc
 
     def publish_now(self, subject: str, data: bytes, reply: str = "") -> None:
@@ -225,7 +225,7 @@ class Bus:
             # nats-py writes its ping past what waits to be written: that must go first.
             await _heeding(self._nc._flush_pending(force_flush=True))
             await _heeding(self._nc.flush(timeout=timeout))  # type: ignore[arg-type]  # it takes any number
-        except (NatsError, TimeoutError) as exc:
+        except (NatsError, OSError, TimeoutError) as exc:
             raise Unavailable(f"the broker does not answer: {exc}") from exc
 
     async def request(

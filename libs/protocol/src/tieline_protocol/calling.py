@@ -20,6 +20,8 @@ from tieline_protocol.remotes import CALL_TIMEOUT_MS
 
 PATIENCE = 3.0  # s without a sign of life from the replica: three beats
 _ACCEPT = 10.0  # s until a replica has accepted or refused
+_PATIENCE_NOBODY = 5.0  # s for a replica to appear where there is none
+_FIRST_WAIT = 0.05
 _FINALS = (b'{"payload":', b'{"error":')
 
 
@@ -76,6 +78,28 @@ async def call_raw(
     }
     if traceparent is not None:
         request["traceparent"] = traceparent
+    loop = asyncio.get_running_loop()
+    until = loop.time() + min(timeout_ms / 1000, _PATIENCE_NOBODY)
+    wait = _FIRST_WAIT
+    while True:
+        final = await _attempt(bus, user, request, on_accepted, on_progress, abandon)
+        if final is not None:
+            return final
+        if loop.time() + wait > until:
+            return refusal(Refused(Code.UNAVAILABLE, "the remotes service is not there"))
+        await asyncio.sleep(wait)  # certainly not delivered: a replica that has just started, or is about to
+        wait *= 2
+
+
+async def _attempt(
+    bus: Bus,
+    user: str,
+    request: dict[str, Any],
+    on_accepted: Callable[[str], None] | None,
+    on_progress: Callable[[dict[str, Any]], None] | None,
+    abandon: bool,
+) -> bytes | None:
+    """The final; None where nobody heard the request."""
     request_id: str | None = None
     try:
         async with bus.exchange(subjects.rpc("remotes", "call", user), jsontext.dumps(request)) as answers:
@@ -94,7 +118,7 @@ async def call_raw(
                 elif (progress := message.get("progress")) is not None and on_progress is not None:
                     on_progress(progress)
     except NoResponders:
-        return refusal(Refused(Code.UNAVAILABLE, "the remotes service is not there"))
+        return None
     except TimedOut:
         return refusal(Refused(Code.UNAVAILABLE, "the remotes service fell silent; the call may have run"))
     except FateUnknown:

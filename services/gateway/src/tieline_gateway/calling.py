@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import functools
 from typing import TYPE_CHECKING, Any
 
 import structlog
@@ -34,32 +35,41 @@ log = structlog.get_logger()
 
 _RESULT = b'{"payload":{"result":'
 _REPLY = 5.0  # s for the replica to take an answer
+_LARGE = 64 * 1024  # bytes of a result that the next frame of its connection waits for
 _NOT_FOUND = "there is no such request"
 
 
 class Calling:
     """The calls of one connection. Made at the first of them."""
 
-    __slots__ = ("_sender", "_tasks", "_viewer")
+    __slots__ = ("_bytes", "_sender", "_tasks", "_viewer")
 
     def __init__(self, viewer: Viewer) -> None:
         self._viewer = viewer
         self._sender = viewer.gateway.remotes.sender(viewer.id)
         self._tasks: set[asyncio.Task[None]] = set()
+        self._bytes = 0  # of the frames of calls under way
 
     def __bool__(self) -> bool:
         return bool(self._tasks)
 
     # The caller
 
-    def call(self, frame: Frame, wanted: frontend.RemoteCall) -> None:
+    def call(self, frame: Frame, wanted: frontend.RemoteCall, size: int) -> None:
         """Make a call. Its id is the answer, its end a notification. Raises Refused (busy)."""
-        if len(self._tasks) >= self._viewer.gateway.config.limits.calls:
+        limits = self._viewer.gateway.config.limits
+        full = self._bytes and self._bytes + size > limits.in_flight_bytes
+        if full or len(self._tasks) >= limits.calls:
             raise Refused(Code.BUSY, "too many calls are under way on this connection")
         self._viewer.asking.begin(frame.id)
         task = self._viewer.gateway.start(self._made(frame, wanted), f"call of {self._viewer.user:.40}")
         self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        self._bytes += size
+        task.add_done_callback(functools.partial(self._ended, size))
+
+    def _ended(self, size: int, task: asyncio.Task[None]) -> None:
+        self._tasks.discard(task)
+        self._bytes -= size
 
     async def _made(self, frame: Frame, wanted: frontend.RemoteCall) -> None:
         viewer = self._viewer
@@ -136,16 +146,18 @@ class Calling:
         if told.id is None:
             await self._say(call, verb, body)
             return
-        viewer.gateway.start(self._confirm(call, verb, body, told.id), f"answer of {call.request_id}")
+        confirming = self._confirm(call, verb, body, told.id)
+        if len(body) > _LARGE:  # no more of those at once than fit into memory
+            await confirming
+        else:
+            viewer.gateway.start(confirming, f"answer of {call.request_id}")
 
-    async def unreadable(self, text: str, reason: str) -> bool:
-        """A frame that is no JSON: whether it ended a call that is awaited from here."""
+    async def unreadable(self, text: str, reason: str) -> None:
+        """A frame that is no JSON: it may have been meant to end a call that is awaited from here."""
         remotes, viewer = self._viewer.gateway.remotes, self._viewer
         for told in results.salvaged(text, reason):
             if (call := remotes.calls.ended(told.request_id, viewer.id)) is not None:
                 await self._say(call, told.verb, told.body)
-                return True
-        return False
 
     async def progress(self, told: frontend.RemoteCallProgress) -> None:
         """How far a call is. Raises Refused (not_found)."""

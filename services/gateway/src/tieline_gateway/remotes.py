@@ -11,7 +11,7 @@ import contextlib
 import functools
 import secrets
 import time
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
 from typing import TYPE_CHECKING, Any
 
 import structlog
@@ -68,7 +68,7 @@ class Remotes:
         self.leaving = 0  # connections whose end is being told
 
     @contextlib.asynccontextmanager
-    async def listening(self) -> Any:
+    async def listening(self) -> AsyncIterator[None]:
         """Hear calls, and what becomes of names, until the block is left. Raises Unavailable."""
         server = await self._bus.serve(
             subjects.connections(self._lease.id), self._about_connection, limit=self._limits.calls_at_once
@@ -168,9 +168,12 @@ class Remotes:
                     self._call(connection, value)
                     return _TAKEN
                 case "remote-call-cancel":
-                    call = self.calls.ended(str(value["requestId"]), connection)
+                    request_id, reason = value["requestId"], value.get("reason", "cancelled")
+                    if not isinstance(request_id, str) or not isinstance(reason, str):
+                        raise BadMessage("requestId and reason must be texts")
+                    call = self.calls.ended(request_id, connection)
                     if call is not None:
-                        self._cancelled_at_owner(call, str(value.get("reason", "cancelled")))
+                        self._cancelled_at_owner(call, reason)
                     return _TAKEN
                 case _:
                     raise BadMessage(f"unknown verb {verb!r:.40}")

@@ -107,8 +107,8 @@ class Viewer:
                 return
             frame = frontend.parse(message)
         except frontend.BadFrame as exc:
-            if isinstance(message, str) and self.user and await self._calls.unreadable(message, exc.message):
-                return
+            if isinstance(message, str) and self.user:
+                await self._calls.unreadable(message, exc.message)
             refuse(self.socket, exc.id, exc.action, exc)
             return
         try:
@@ -147,7 +147,7 @@ class Viewer:
         if isinstance(payload, frontend.Auth):
             await self._auth(frame, payload)
         elif isinstance(payload, frontend.RemoteCall):
-            self._calls.call(frame, payload)
+            self._calls.call(frame, payload, len(text))
         else:
             await self.asking.put(self.user, frame, action, payload, len(text))
 

@@ -34,7 +34,14 @@ class RemoteConnection:
     def _subject(self, verb: str) -> str:
         return subjects.connection(self.record.gateway, self.record.connection, verb)
 
-    async def call(self, request_id: str, function: str, args: dict[str, Any], remaining_ms: int) -> None:
+    async def call(
+        self,
+        request_id: str,
+        function: str,
+        args: dict[str, Any],
+        remaining_ms: int,
+        traceparent: str | None = None,
+    ) -> None:
         """Hand a call to the owner's socket. Raises Stale (nothing ran), Refused, Unavailable (it may have run)."""
         request = Request(
             id=secrets.token_hex(8),
@@ -47,6 +54,7 @@ class RemoteConnection:
                 "args": args,
                 "registration": self.record.registration,
             },
+            traceparent=traceparent,
         )
         try:
             received = await self._bus.request(self._subject("remote-call"), request.encode(), _HAND_OVER)

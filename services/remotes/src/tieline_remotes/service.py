@@ -84,6 +84,7 @@ class Remotes:
             where = External.model_validate(external)
             functions = await self._externals.connect(where, functions)
         good, refused = check_functions(functions)
+        known = await self._directory.get(request.user, name)
         await self._directory.put(
             RemoteRecord(
                 user=request.user,
@@ -96,7 +97,7 @@ class Remotes:
                 connected_at=payload["connected_at"],
             )
         )
-        await self._changed(request.user, name, "updated")
+        await self._changed(request.user, name, "added" if known is None else "updated")
         return {"remotename": name, "functions": [function.name for function in good], "refused": refused}
 
     async def disconnect(self, request: Request) -> dict[str, Any]:
@@ -157,7 +158,7 @@ class Remotes:
             if record.external is not None:
                 self._call_external(call, request_id, record.external, function, args)
             else:
-                await self._send(call, request_id, registration, function, args)
+                await self._send(call, request_id, registration, function, args, request.traceparent)
         except Refused as exc:
             await self._perform(self._calls.failed(number, exc))
         except (
@@ -182,7 +183,13 @@ class Remotes:
         raise AssertionError("the second round returns or raises")
 
     async def _send(
-        self, call: Call, request_id: str, registration: Registration, function: str, args: dict[str, Any]
+        self,
+        call: Call,
+        request_id: str,
+        registration: Registration,
+        function: str,
+        args: dict[str, Any],
+        traceparent: str | None,
     ) -> None:
         for fresh in (False, True):
             if fresh:
@@ -192,7 +199,7 @@ class Remotes:
             remaining = int((call.deadline - asyncio.get_running_loop().time()) * 1000)
             try:
                 connection = RemoteConnection(self._bus, registration.record)
-                await connection.call(request_id, function, args, max(remaining, 1))
+                await connection.call(request_id, function, args, max(remaining, 1), traceparent)
                 return
             except Stale:
                 if fresh:
