@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import functools
+import gc
 from typing import Any
 
 import pytest
 from tieline_gateway.config import Limits
+from tieline_gateway.hub import Step
 from tieline_protocol import jetstream, subjects
 from tieline_protocol.batch import Batch, encode
 from tieline_protocol.cursor import Cursor
@@ -284,6 +286,29 @@ async def test_nothing_comes_after_unsubscribing(nats_server: NatsServer) -> Non
 
     assert told["payload"] == {}
     assert front.numbers() == [1]
+
+
+async def test_a_log_that_nobody_follows_any_more_costs_no_memory(nats_server: NatsServer) -> None:
+    async with owning(nats_server.url) as owner, gateway(nats_server.url) as url, frontend(url) as front:
+        gc.disable()  # what is garbage in a circle stays for very long in a process that makes little of it
+        try:
+            before = kept()
+            await watch(front)
+            for n in range(4):
+                await owner.logs["agent"].emit({"type": "message_chunk", "n": n, "text": "x" * 200_000})
+            await sees(front, 3)
+            while_followed = kept()
+            await front.ask("session.unsubscribe", {"session_id": "s1"})
+            await eventually(lambda: kept() <= before)
+        finally:
+            gc.enable()
+
+    assert while_followed > before
+
+
+def kept() -> int:
+    """Steps that are in memory."""
+    return sum(type(one) is Step for one in gc.get_objects())
 
 
 async def test_more_logs_than_a_connection_may_follow_are_refused(nats_server: NatsServer) -> None:

@@ -119,6 +119,11 @@ class Tip:
             self._let_go(self._least, self._old)
         self._old = len(self._ring)
 
+    def forget(self) -> None:
+        """Nobody follows any more: let go of the ring at once, whatever still refers to this."""
+        self._ring.clear()
+        self._bytes = self._old = 0
+
     def _let_go(self, most: int, steps: int | None = None) -> None:
         """Forget the oldest steps above `most` bytes, no more than `steps` of them."""
         while self._bytes > most and len(self._ring) > 1 and steps != 0:

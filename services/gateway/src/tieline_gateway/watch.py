@@ -95,6 +95,7 @@ class Watch:
                 await asyncio.sleep(1)
         finally:
             self._no_timer()
+            self._tip.forget()
 
     async def _follow(self) -> None:
         async with self._bus.following(self.key.events, self._limits.pending) as heard:
