@@ -571,6 +571,7 @@ async def test_an_open_that_died_with_its_service_is_told_to_whoever_asks_again(
         listed = (await user.rpc("list"))["sessions"]
         assert await service.stop() == 0
     first.cancel()
+    await asyncio.gather(first, return_exceptions=True)
 
     assert caught.value.code is Code.UNAVAILABLE
     assert [one["state"] for one in listed] == ["failed"]

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections import OrderedDict
 from types import TracebackType
 from typing import Any
 
@@ -30,7 +29,6 @@ from tieline_streams.turn import open_turns
 
 log = structlog.get_logger()
 
-_REMEMBERED = 1_000
 _LOOK = 0.25
 _COMMANDS = 8_192  # requests at once that a session takes in: a thousand keys typed ahead are one burst
 
@@ -42,7 +40,7 @@ class Sessions:
         self._parts = parts
         self._group = asyncio.TaskGroup()
         self._sessions: dict[str, Session] = {}
-        self._opens: OrderedDict[str, Session] = OrderedDict()
+        self._opens: dict[str, Session] = {}  # those of them that were opened here
         self._making: set[str] = set()  # begun here, and not owned yet
         self._executors: dict[str, Executor] = {
             name: executors.make(settings) for name, settings in parts.config.executors.executors.items()
@@ -68,15 +66,15 @@ class Sessions:
 
     async def open(self, request: Request) -> dict[str, Any]:
         """Make a session and start it; answers when it is ready. Raises TielineError."""
-        session = self._opens.get(request.id)
+        id = payloads.session_of(request)
+        session = self._opens.get(id)
         if session is None:
-            id = payloads.session_of(request)
-            if id in self._making:
+            if id in self._making or id in self._sessions:
                 return await self._opened_elsewhere(request, id)
             self._making.add(id)
             try:
                 session = await self._make(request, id)
-            except WrongRevision:  # another process has begun it
+            except WrongRevision:  # another process has begun it, or it is over already
                 return await self._opened_elsewhere(request, id)
             finally:
                 self._making.discard(id)
@@ -171,9 +169,7 @@ class Sessions:
             raise Unavailable("the session could not be stored in time") from None
         place = Place(self._executors[executor], settings.routes, path, agent_settings)
         session = Session(parts, record, epoch, place)
-        self._opens[request.id] = session
-        if len(self._opens) > _REMEMBERED:
-            self._opens.popitem(last=False)
+        self._opens[id] = session
         self._own(session)
         return session
 
@@ -211,6 +207,7 @@ class Sessions:
             log.exception("a session broke", session=session.id, error=repr(exc))
         finally:
             del self._sessions[session.id]
+            self._opens.pop(session.id, None)
             SESSIONS.set(len(self._sessions))
 
     async def _serve(self, session: Session) -> Server:
