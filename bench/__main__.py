@@ -10,7 +10,7 @@ import time
 from pathlib import Path
 from types import ModuleType
 
-from bench import fanout, flood, idle, pipeline, results
+from bench import agent, calls, fanout, flood, idle, pipeline, results
 from bench.measure import Figure, Goal
 from bench.workers import BenchError
 
@@ -19,6 +19,8 @@ SUITES: list[tuple[ModuleType, tuple[Goal, ...]]] = [
     (fanout, (fanout.GOAL,)),
     (pipeline, (pipeline.DIRECT, pipeline.OBVIOUS)),
     (flood, (flood.GOAL,)),
+    (calls, (calls.RATE, calls.LATENCY)),
+    (agent, (agent.GOAL,)),
     (idle, (idle.GOAL,)),
 ]
 

@@ -50,6 +50,34 @@ def tool_update(sent_ns: int) -> bytes:
     )
 
 
+def model_delta(sent_ns: int) -> bytes:
+    """A delta of a model that says when it was written, as a chunk of HTTP."""
+    return _chunk({"content": f"sent@{sent_ns}@ and so on"}, None)
+
+
+def model_end() -> bytes:
+    """The end of a model's answer, as a chunk of HTTP."""
+    return _chunk({}, "stop", b"data: [DONE]\n\n")
+
+
+def _chunk(delta: dict[str, str], finish: str | None, after: bytes = b"") -> bytes:
+    choice = {"index": 0, "delta": delta, "logprobs": None, "finish_reason": finish}
+    chunk = {
+        "id": "chatcmpl-bench",
+        "object": "chat.completion.chunk",
+        "created": 0,
+        "model": "bench",
+        "choices": [choice],
+    }
+    data = b"data: %b\n\n%b" % (orjson.dumps(chunk), after)
+    return b"%x\r\n%b\r\n" % (len(data), data)
+
+
+def is_delta(text: bytes) -> bool:
+    """Whether a frame brings a delta of a thread."""
+    return b'"event":{"type":"delta"' in text[:512]
+
+
 def sent_at(text: bytes) -> int | None:
     """The time in a frame that holds a `tool_update` of ours; None in any other."""
     parts = text.split(b"sent@", 1)

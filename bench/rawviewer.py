@@ -28,6 +28,18 @@ _LITTLE, _LET_GATHER = (
 _EVENT = b'"action":"session.event"'
 
 
+def masked(text: bytes, opcode: int = _TEXT) -> bytes:
+    """One frame as a client writes it, masked with zeros (which leaves the text as it is)."""
+    length = len(text)
+    if length < 126:
+        head = struct.pack(">BB", opcode, 0x80 | length)
+    elif length < 65_536:
+        head = struct.pack(">BBH", opcode, 0x80 | 126, length)
+    else:
+        head = struct.pack(">BBQ", opcode, 0x80 | 127, length)
+    return head + b"\0\0\0\0" + text
+
+
 class RawViewer:
     """One WebSocket connection, from the client's side."""
 
@@ -65,15 +77,8 @@ class RawViewer:
         self._end = len(rest)
 
     def send(self, text: bytes, opcode: int = _TEXT) -> None:
-        """Write one frame, masked with zeros (which leaves the text as it is)."""
-        length = len(text)
-        if length < 126:
-            head = struct.pack(">BB", opcode, 0x80 | length)
-        elif length < 65_536:
-            head = struct.pack(">BBH", opcode, 0x80 | 126, length)
-        else:
-            head = struct.pack(">BBQ", opcode, 0x80 | 127, length)
-        self.sock.sendall(head + b"\0\0\0\0" + text)
+        """Write one frame."""
+        self.sock.sendall(masked(text, opcode))
 
     def request(self, action: str, payload: dict[str, Any]) -> dict[str, Any]:
         """Ask and wait for the answer; notifications before it are passed over. Raises BenchError."""
@@ -97,6 +102,12 @@ class RawViewer:
             for begin, end in self._frames():
                 yield bytes(memoryview(self._buffer)[begin:end])
             self._fill()
+
+    def arrived(self) -> Iterator[bytes]:
+        """The texts that come with the next bytes, after waiting for them: none where they end no frame."""
+        self._fill()
+        for begin, end in self._frames():
+            yield bytes(memoryview(self._buffer)[begin:end])
 
     def count(self, wanted: int, least: int) -> tuple[bytes, bytes, int]:
         """Receive until `wanted` texts of at least `least` bytes came.

@@ -111,6 +111,43 @@ def latencies(wanted: int) -> dict[str, Any]:
     return {"latencies": taken}
 
 
+def follow(url: str, threads: list[dict[str, str]]) -> dict[str, Any]:
+    """A viewer for each thread, signed in as its user (`token`)."""
+    leave()
+    for thread in threads:
+        viewer = RawViewer(url, buffer=16_384)
+        _viewers.append(viewer)
+        viewer.request("auth", {"token": thread["token"]})
+        viewer.request("thread.subscribe", {"thread_id": thread["thread_id"], "cursor": "now"})
+    return {}
+
+
+def deltas(wanted: int) -> dict[str, Any]:
+    """Receive `wanted` deltas of a model on each connection; how long each took, in milliseconds."""
+    by_descriptor = {viewer.sock.fileno(): viewer for viewer in _viewers}
+    got = dict.fromkeys(by_descriptor, 0)
+    taken: list[float] = []
+    poll = select.epoll()
+    for descriptor in got:
+        poll.register(descriptor, select.EPOLLIN)
+    deadline = time.monotonic() + PATIENCE
+    while len(taken) < wanted * len(got):
+        for descriptor, _ in poll.poll(1):
+            texts = by_descriptor[descriptor].arrived()
+            first = next(texts, None)
+            now = time.monotonic_ns()
+            for text in [first, *texts] if first is not None else ():
+                if events.is_delta(text) and (sent := events.sent_at(text)) is not None:
+                    got[descriptor] += 1
+                    taken.append((now - sent) / 1e6)
+        if time.monotonic() > deadline:
+            raise BenchError(f"{len(taken):,} of {wanted * len(got):,} deltas came in time")
+    poll.close()
+    if any(count != wanted for count in got.values()):
+        raise BenchError("a viewer received more deltas than there were for it")
+    return {"latencies": taken}
+
+
 def watch(seconds: float) -> dict[str, Any]:
     """Read for a while; checks that no event of the log is missing or twice, and says how much came."""
     viewer = _viewers[0]
@@ -142,5 +179,7 @@ if __name__ == "__main__":
             "count": count,
             "latencies": latencies,
             "watch": watch,
+            "follow": follow,
+            "deltas": deltas,
         }
     )

@@ -111,6 +111,15 @@ class Stack:
         self._service("streams", "--executors-file", str(path))
         return self.processes[-1]
 
+    def start_remotes(self) -> Process:
+        self._service("remotes")
+        return self.processes[-1]
+
+    def start_agent(self, model_url: str) -> Process:
+        """The agent service, with a model that speaks OpenAI's protocol at `model_url`."""
+        self._service("agent", "--openai-base-url", model_url, "--model", "bench")
+        return self.processes[-1]
+
     def _service(self, name: str, *knobs: str) -> dict[str, Any]:
         number = len(self.processes)
         ready = self.folder / f"{name}-{number}.ready"
