@@ -406,3 +406,39 @@ async def _diverge(work: Path) -> str:
     (work / "a.txt").write_text("main\n")
     await git(work, "commit", "-q", "-a", "-m", "main")
     return await git(work, "rev-parse", "HEAD")
+
+
+async def test_nobody_in_a_workspace_takes_a_repository_above_it_for_its_own(
+    started: tuple[Process, str], tmp_path: Path
+) -> None:
+    inner = await repository(tmp_path / "outer") / "inner"
+    inner.mkdir()
+    ask = "git rev-parse --show-toplevel"
+    async with Daemon(*started) as running, running.instance(inner) as it:
+        agent = {"command": "sh", "agent_args": ["sh", "-c", f"{ask} > agent 2>&1"]}
+        await it.post("/api/v1/agent/configure", agent)
+        await it.post("/api/v1/start")
+        start = {"session_id": "s", "kind": "dev", "command": f"{ask} > process 2>&1"}
+        await it.post("/api/v1/processes/start", {**start, "working_dir": str(inner)})
+        async with it.stream() as stream:
+            await stream.type(f"{ask} > shell 2>&1\r")
+            for who in ("agent", "process", "shell"):
+                await eventually(lambda who=who: "not a git repository" in _text(inner / who), timeout=10)
+
+
+def _text(path: Path) -> str:
+    return path.read_text() if path.exists() else ""
+
+
+async def test_without_a_repository_log_and_discard_fail_as_git_does(
+    started: tuple[Process, str], tmp_path: Path
+) -> None:
+    (tmp_path / "plain").mkdir()
+    async with Daemon(*started) as running, running.instance(tmp_path / "plain") as it:
+        log = (await it.get("/api/v1/git/log")).json()
+        discarded = (await it.post("/api/v1/git/discard", {"paths": ["a.txt"]})).json()
+
+    assert (log["success"], log["commits"]) == (False, None)
+    assert discarded["success"] is False
+    assert "not a git repository" in log["error"]
+    assert "not a git repository" in discarded["error"]

@@ -69,7 +69,10 @@ async def discard(repo: Repo, paths: list[str]) -> Result:
     restore: list[str] = []
     forget: list[str] = []
     delete: list[str] = []
-    for change in (await _status(repo)).changes:
+    asked = await repo.read(*STATUS)
+    if not asked.ok:
+        return result("discard", asked)
+    for change in parse_status(asked.out).changes:
         if not _covered(change.path, paths):
             continue
         if change.status == "untracked":

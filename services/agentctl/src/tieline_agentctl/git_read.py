@@ -36,6 +36,9 @@ async def commit(repo: Repo, sha: str) -> dict[str, Any]:
 
 
 async def log(repo: Repo, since: str, target_branch: str, limit: int) -> list[dict[str, Any]]:
+    there = await repo.read("rev-parse", "--git-dir")
+    if not there.ok:
+        raise Unknown(there.text.removeprefix("fatal: "))
     base = await _range_base(repo, since, target_branch)
     which = [f"{base}..HEAD"] if base else [f"--max-count={limit}", "HEAD"]
     if not (await repo.resolve("HEAD"))[0]:

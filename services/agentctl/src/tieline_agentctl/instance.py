@@ -64,6 +64,11 @@ def child_env(daemon: Mapping[str, str], strip: list[str], extra: Mapping[str, s
     return {**kept, **{name: value for name, value in extra.items() if not name.startswith("AGENTCTL_")}}
 
 
+def ceiling(path: Path) -> dict[str, str]:
+    """Git of whoever works here must not take a repository above the workspace for the workspace's own."""
+    return {"GIT_CEILING_DIRECTORIES": str(path.resolve().parent)}
+
+
 class Instance:
     def __init__(self, create: Create, config: Config, port: int) -> None:
         self.id = create.id
@@ -75,7 +80,10 @@ class Instance:
         self.stopping = False
         self.activity = Activity()
         self.epochs = Epochs()
-        self.env = child_env(os.environ, create.strip_env, create.env)
+        self.env = {
+            **child_env(os.environ, create.strip_env, create.env),
+            **ceiling(self.path),
+        }
         command = create.agent_command.split() or list(config.agent_command)
         if create.workspace_flag and create.workspace_flag not in command:
             command += [create.workspace_flag, create.workspace_path]
@@ -132,6 +140,8 @@ class Instance:
     async def move_to(self, path: Path, source_roots: list[str] | None) -> None:
         """The workspace is somewhere else from now on; the next shell starts there."""
         self.path = self.shell.cwd = path
+        for env in (self.env, self.shell.env, self.processes.env):
+            env.update(ceiling(path))
         await self.workspace.rebind(path, source_roots)
 
     async def stop(self) -> None:

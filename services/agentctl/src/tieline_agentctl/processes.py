@@ -175,7 +175,7 @@ class Processes:
 
     def __init__(self, hub: Hub, env: Mapping[str, str], buffer: int) -> None:
         self._hub = hub
-        self._env = env
+        self.env = dict(env)
         self._buffer = buffer
         self._running: dict[str, Running] = {}
 
@@ -186,7 +186,7 @@ class Processes:
             start, self._hub, start.buffer_max_bytes if start.buffer_max_bytes > 0 else self._buffer
         )
         try:
-            await running.launch(self._env)
+            await running.launch(self.env)
         except (OSError, ValueError) as exc:
             raise BadRequest(f"failed to start process: {exc}") from exc
         self._running[running.id] = running

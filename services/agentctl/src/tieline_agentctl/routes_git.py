@@ -180,7 +180,8 @@ class GitRoutes:
         try:
             args = await arguments(request, Log, empty=True)
             workspace = self._instance.workspace
-            several = not args.repo and "" not in {tracker.repo.name for tracker in workspace.trackers()}
+            names = {tracker.repo.name for tracker in workspace.trackers()}
+            several = not args.repo and bool(names) and "" not in names
             repos = (
                 [tracker.repo for tracker in workspace.trackers()] if several else [workspace.repo(args.repo)]
             )
@@ -191,9 +192,9 @@ class GitRoutes:
         for repo in repos:
             try:
                 commits += await git_read.log(repo, args.since, args.target_branch, args.limit)
-            except GitFailed as exc:
+            except (GitFailed, git_read.Unknown) as exc:
                 if not several:
-                    return _unanswered(str(exc), 500, commits=None)
+                    return _unanswered(str(exc), 500 if isinstance(exc, GitFailed) else 400, commits=None)
                 errors.append({"repository_name": repo.name, "error": str(exc)})
         body: dict[str, Any] = {"success": True, "commits": commits}
         return answer({**body, "per_repo_errors": errors} if errors else body)

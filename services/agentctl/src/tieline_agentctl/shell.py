@@ -38,7 +38,7 @@ class Shell:
     def __init__(self, hub: Hub, cwd: Path, env: Mapping[str, str], command: str) -> None:
         self._hub = hub
         self.cwd = cwd
-        self._env = dict(env)
+        self.env = dict(env)
         self._argv = shlex.split(command) or [_default_shell()]
         self._size = (80, 24)
         self._buffer = TailBuffer(REPLAY)
@@ -56,7 +56,7 @@ class Shell:
         """No effect on one that runs."""
         if self.available:
             return
-        if not _executable(self._argv[0], self._env):
+        if not _executable(self._argv[0], self.env):
             raise ShellFailed(f"shell not found: {self._argv[0]}")
         if not self.cwd.is_dir():
             raise ShellFailed(f"not a directory: {self.cwd}")
@@ -132,7 +132,7 @@ class Shell:
                 pty.name,
                 *self._argv,
                 cwd=self.cwd,
-                env={"TERM": "xterm-256color", **self._env},
+                env={"TERM": "xterm-256color", **self.env},
                 stdin=asyncio.subprocess.DEVNULL,
                 stdout=asyncio.subprocess.DEVNULL,
                 stderr=asyncio.subprocess.DEVNULL,
