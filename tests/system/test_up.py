@@ -1,6 +1,7 @@
 """`tieline up` from the outside: what it starts, brings back, and leaves behind (nothing)."""
 
 import functools
+import importlib.metadata
 import os
 import signal
 import stat
@@ -101,8 +102,22 @@ async def test_a_port_that_is_taken_ends_the_start_with_the_reason(
     await second.start()
 
     assert await second.wait(20) == 1
-    assert "address already in use" in second.log
+    assert f"port {taken} is in use: choose another with --nats-port (0: any free one)" in second.log
+    assert "started" not in second.log
     assert second.processes() == {}
+
+
+@pytest.mark.timeout(30)
+async def test_a_service_that_cannot_start_says_why_in_words(tmp_path: Path) -> None:
+    system = System(tmp_path, ready=False)
+    (system.data / "nats").mkdir(parents=True)
+    (system.data / "nats/jetstream").write_text("not a directory")
+    await system.start()
+
+    assert await system.wait(20) == 1
+    reasons = [line for line in system.log.splitlines() if "  | " in line]
+    assert reasons
+    assert not [line for line in reasons if "{" in line or "[INF]" in line]
 
 
 async def test_a_token_can_be_minted_for_anybody(shared_system: System) -> None:
@@ -110,6 +125,22 @@ async def test_a_token_can_be_minted_for_anybody(shared_system: System) -> None:
 
     async with Frontend(shared_system.url, token) as front:
         assert front.client.user_id == "ann"
+
+
+def test_a_token_of_no_system_is_refused(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "tieline_ops", "token", "--data", str(tmp_path / "none")]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+
+    assert done.returncode == 1
+    assert "there is no system here" in done.stderr
+    assert not (tmp_path / "none").exists()
+
+
+def test_the_command_says_which_version_it_is() -> None:
+    command = [sys.executable, "-m", "tieline_ops", "--version"]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+
+    assert done.stdout == f"tieline {importlib.metadata.version('tieline-ops')}\n"
 
 
 def minted(user: str, system: System) -> str:

@@ -4,17 +4,44 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import importlib.metadata
 import shlex
 import sys
 import time
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
-app = typer.Typer(add_completion=False, no_args_is_help=True, help="Run Tieline on this machine, and use it.")
+app = typer.Typer(add_completion=False, no_args_is_help=True)
 
-Data = Annotated[Path, typer.Option(help="Where everything is kept.", envvar="TIELINE_DATA")]
+Data = Annotated[Path, typer.Option(metavar="DIR", help="Where everything is kept.", envvar="TIELINE_DATA")]
+ORIGINS = "http://localhost:3000,http://localhost:5173"
+
+
+def _valid_port(value: int) -> int:
+    if not 0 <= value <= 65_535:
+        raise typer.BadParameter("0 to 65535")
+    return value
+
+
+def _port(help: str) -> Any:
+    return typer.Option(help=help, metavar="PORT", callback=_valid_port)
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"tieline {importlib.metadata.version('tieline-ops')}")
+        raise typer.Exit
+
+
+@app.callback()
+def tieline(
+    version: Annotated[
+        bool, typer.Option("--version", help="Say which version this is.", callback=_version, is_eager=True)
+    ] = False,
+) -> None:
+    """Run Tieline on this machine, and use it."""
 
 
 def say(name: str, text: str) -> None:
@@ -27,18 +54,30 @@ def say(name: str, text: str) -> None:
 @app.command()
 def up(
     data: Data = Path(".data"),
-    gateway_port: Annotated[int, typer.Option(help="0 = any free one.")] = 8080,
-    nats_port: Annotated[int, typer.Option(help="0 = any free one.")] = 4222,
-    agentctl_port: Annotated[int, typer.Option(help="0 = any free one, for its instances too.")] = 39429,
-    agent: Annotated[str, typer.Option(help="Another ACP agent: its command and arguments.")] = "",
-    agent_env: Annotated[list[str] | None, typer.Option(help="A variable that the agent may see.")] = None,
-    workspaces: Annotated[Path | None, typer.Option(help="Where workspaces are (DATA/workspaces).")] = None,
+    gateway_port: Annotated[int, _port("Frontends connect here; 0: any free one.")] = 8080,
+    nats_port: Annotated[int, _port("0: any free one.")] = 4222,
+    agentctl_port: Annotated[int, _port("0: any free one, for its instances too.")] = 39429,
+    agent: Annotated[
+        str, typer.Option(metavar="COMMAND", help="An ACP agent, instead of the example agent.")
+    ] = "",
+    agent_env: Annotated[
+        list[str] | None, typer.Option(metavar="NAME", help="A variable that the agent gets; repeatable.")
+    ] = None,
+    workspaces: Annotated[
+        Path | None,
+        typer.Option(metavar="DIR", help="Where workspaces are.", show_default="DATA/workspaces"),
+    ] = None,
     origins: Annotated[
-        str, typer.Option(help="Pages that may connect, separated by commas.")
-    ] = "http://localhost:3000,http://localhost:5173",
-    user: Annotated[str, typer.Option(help="Whose token stands in the ready file.")] = "dev",
-    ready_file: Annotated[Path | None, typer.Option(help="JSON, written once everything answers.")] = None,
-    log_level: Annotated[str, typer.Option(help="For the logs in DATA/logs.")] = "info",
+        str,
+        typer.Option(
+            metavar="LIST", help="Pages that may connect (comma).", show_default="localhost:3000 and :5173"
+        ),
+    ] = ORIGINS,
+    user: Annotated[str, typer.Option(metavar="NAME", help="Whose token is in the ready file.")] = "dev",
+    ready_file: Annotated[
+        Path | None, typer.Option(metavar="PATH", help="JSON, written once all answer.")
+    ] = None,
+    log_level: Annotated[str, typer.Option(metavar="LEVEL", help="For the logs in DATA/logs.")] = "info",
 ) -> None:
     """Start NATS, the services and a local agentctl; Ctrl-C stops them."""
     from tieline_ops.files import Locked
@@ -68,7 +107,10 @@ def up(
 
 @app.command()
 def demo() -> None:
-    """Play the main job through, on a system of its own; the last line is `demo: ok` if all went as it must."""
+    """Play the main job through, on a system of its own.
+
+    The last line is `demo: ok` if all went as it must.
+    """
     from tieline_ops import demo as story
     from tieline_ops.console import Timeline
 
@@ -83,14 +125,18 @@ def demo() -> None:
 
 @app.command()
 def token(
-    user: Annotated[str, typer.Option(help="Who the token is for.")] = "dev",
-    hours: Annotated[float, typer.Option(help="How long it is good.")] = 720,
+    user: Annotated[str, typer.Option(metavar="NAME", help="Who the token is for.")] = "dev",
+    hours: Annotated[float, typer.Option(metavar="HOURS", help="How long it is good.")] = 720,
     data: Data = Path(".data"),
 ) -> None:
-    """Print a token for a user of the system whose data directory this is."""
+    """Print a token for a user of a system on this machine."""
     from tieline_ops import files, tokens
 
-    typer.echo(tokens.mint(files.secret(data / "jwt-secret"), user, time.time(), hours * 3600))
+    secret = files.secret_of_system(data / "jwt-secret")
+    if secret is None:
+        typer.echo(f"there is no system here ({data}): start `tieline up`, or name its --data", err=True)
+        raise typer.Exit(1)
+    typer.echo(tokens.mint(secret, user, time.time(), hours * 3600))
 
 
 def main() -> None:

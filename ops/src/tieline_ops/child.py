@@ -93,8 +93,10 @@ class Child:
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(self.pid, signal.SIGKILL)
 
-    def last_words(self, lines: int = 8) -> list[str]:
-        """The end of what it wrote."""
+    def last_words(self) -> list[str]:
+        """The end of what it wrote since its start, in whole lines."""
         with self._log.open("rb") as file:
-            file.seek(max(self._log_start, os.fstat(file.fileno()).st_size - 16_384))
-            return file.read().decode(errors="replace").splitlines()[-lines:]
+            begin = max(self._log_start, os.fstat(file.fileno()).st_size - 65_536)
+            file.seek(begin)
+            lines = file.read().decode(errors="replace").splitlines()
+        return lines if begin == self._log_start else lines[1:]

@@ -30,6 +30,14 @@ def secret(path: Path) -> str:
     return path.read_text().strip()
 
 
+def secret_of_system(path: Path) -> str | None:
+    """The secret that a system has made; None where there never was one."""
+    try:
+        return path.read_text().strip()
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+
+
 @contextlib.contextmanager
 def locked(directory: Path) -> Iterator[None]:
     """Hold the directory for ourselves. Raises Locked."""

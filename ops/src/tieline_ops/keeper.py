@@ -9,6 +9,7 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
+from tieline_ops import last_words
 from tieline_ops.child import Child
 from tieline_ops.restarts import Restarts
 
@@ -77,7 +78,7 @@ class Keeper:
             return None
         child.kill()  # the rest of its group
         self._say(self.name, f"crashed ({_ending(code)})")
-        for line in child.last_words():
+        for line in last_words.readable(child.last_words()):
             self._say(self.name, f"  | {line}")
         await self._on_crash()
         wait = self._restarts.ended(time.monotonic(), code)

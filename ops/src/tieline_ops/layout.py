@@ -27,6 +27,15 @@ class Settings:
     log_level: str = "info"
 
     @property
+    def ports(self) -> dict[str, int]:
+        """By the option that chooses each."""
+        return {
+            "--gateway-port": self.gateway_port,
+            "--nats-port": self.nats_port,
+            "--agentctl-port": self.agentctl_port,
+        }
+
+    @property
     def roots(self) -> PurePath:
         return self.workspaces or self.data / "workspaces"
 

@@ -13,14 +13,13 @@ import os
 import secrets
 import shutil
 import signal
-import socket
 import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from tieline_ops import broker, files, layout, orphans, procfs, readiness, tokens
+from tieline_ops import broker, files, layout, orphans, ports, procfs, readiness, tokens
 from tieline_ops.child import Child
 from tieline_ops.keeper import Keeper, Say, StartFailed
 from tieline_ops.layout import Settings
@@ -40,7 +39,7 @@ class System:
         self._nonce = ""
         self._lifeline = -1
         self._ports = {
-            "agentctl": settings.agentctl_port or _free_port(),
+            "agentctl": settings.agentctl_port or ports.free(),
             "nats": settings.nats_port or -1,
             "gateway": settings.gateway_port,
         }
@@ -158,6 +157,8 @@ class System:
     @contextlib.contextmanager
     def _prepared(self) -> Iterator[None]:
         settings = self.settings
+        if found := ports.taken(settings.ports):
+            raise StartFailed("; ".join(found))
         run = Path(settings.run)
         shutil.rmtree(run, ignore_errors=True)
         for directory in (run, settings.daemons, settings.logs, settings.roots, settings.data / "nats"):
@@ -246,13 +247,6 @@ class System:
         facts = await readiness.file(self._ready_file("gateway"))
         self._ports["gateway"] = int(facts["url"].rpartition(":")[2].partition("/")[0])
         return facts
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
 
 
 async def until_told(settings: Settings, say: Say) -> None:
