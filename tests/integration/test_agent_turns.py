@@ -118,8 +118,9 @@ async def test_modes_models_and_options_are_told_and_set(tmp_path: Path):
             assert backend.of("session_mode")[-1]["current_mode_id"] == "plan"
             assert backend.of("session_models")[1]["current_model_id"] == "example-large"
             assert backend.of("session_models")[2]["data"]["config_options_config_id"] == "effort"
-            assert (wrong["type"], wrong["payload"]["code"]) == ("error", "INTERNAL_ERROR")
+            assert (wrong["type"], wrong["payload"]["code"]) == ("error", "BAD_REQUEST")
             assert "no such mode" in wrong["payload"]["message"]
+            assert "plan" in wrong["payload"]["message"]
 
 
 async def test_a_loaded_session_is_not_heard_again_but_goes_on(tmp_path: Path):
@@ -298,6 +299,27 @@ async def test_words_after_the_turn_are_ended_by_a_synthetic_complete(tmp_path: 
                 "synthetic": True,
                 "synthetic_reason": "async_turn_idle",
             }
+
+
+@pytest.mark.parametrize(
+    ("action", "payload"),
+    [
+        ("set_model", {"model_id": "no-such-model"}),
+        ("set_config_option", {"config_id": "effort", "value": "no-such-effort"}),
+        ("set_config_option", {"config_id": "no-such-option", "value": "x"}),
+        ("authenticate", {"method_id": "no-such-method"}),
+    ],
+)
+async def test_what_the_agent_does_not_offer_is_a_bad_request(
+    tmp_path: Path, action: str, payload: dict[str, str]
+) -> None:
+    async with agent_rig(tmp_path, *EXAMPLE_AGENT) as rig, rig.backend() as backend:
+        await rig.agent.start()
+        await backend.opened()
+        answer = await backend.ask(f"agent.session.{action}", payload)
+
+    assert (answer["type"], answer["payload"]["code"]) == ("error", "BAD_REQUEST")
+    assert "no such" in answer["payload"]["message"]
 
 
 async def test_an_agent_that_wants_a_login_says_so_once_and_takes_sessions_after_it(tmp_path: Path):

@@ -268,7 +268,9 @@ def test_a_failure_in_an_orderly_way_is_no_refusal():
 @pytest.mark.parametrize(
     ("status", "body", "code"),
     [
-        (400, {"error": "no such file"}, Code.BAD_REQUEST),
+        (400, {"error": "no such thing"}, Code.BAD_REQUEST),
+        (400, {"error": "file not found: a.txt"}, Code.NOT_FOUND),
+        (400, {"error": "open /w/a.txt: no such file or directory"}, Code.NOT_FOUND),
         (400, {"error": "file too large (max 10MB)", "size": 5}, Code.TOO_LARGE),
         (400, {"success": True}, Code.BAD_REQUEST),
         (404, None, Code.NOT_FOUND),

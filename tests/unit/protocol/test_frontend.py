@@ -134,6 +134,21 @@ def test_an_action_that_does_not_exist_is_refused() -> None:
     assert frontend.action("auth") is ACTIONS["auth"]
 
 
+@pytest.mark.parametrize("name", ["create-pr", "push-preflight", "contribution-replace", "contribution-use"])
+def test_what_needs_a_forge_does_not_exist(name: str) -> None:
+    with pytest.raises(Refused) as refused:
+        frontend.action(f"git.{name}")
+
+    assert refused.value.code is Code.UNKNOWN_ACTION
+
+
+def test_what_is_wrong_is_said_in_our_words() -> None:
+    with pytest.raises(BadMessage) as bad:
+        carries("question.answer", question_id="q")
+
+    assert bad.value.message == "it: answers, or rejected: true, is required"
+
+
 @pytest.mark.parametrize("action", ACTIONS.values(), ids=str)
 def test_every_action_can_travel(action: frontend.Action) -> None:
     assert ACTIONS[action.name] is action

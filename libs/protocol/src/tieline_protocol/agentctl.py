@@ -6,6 +6,7 @@ Rule 2: optional means omitted: a number may be absent for 0, a list may be null
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from enum import Enum
 from typing import Any, Literal, NamedTuple
@@ -292,6 +293,9 @@ def is_gone(status: int, body: object) -> bool:
     return status == 404 and isinstance(body, dict) and body.get("recycled_port") is True
 
 
+_MISSING = re.compile(r"(?:file|path) not found\b|.*\bno such file or directory\b", re.IGNORECASE | re.DOTALL)
+
+
 def http_refused(status: int, body: object) -> Refused | None:
     """What an HTTP answer above 299 means for a client; None for a failure in an orderly way (`success: false`)."""
     message = None
@@ -310,4 +314,6 @@ def http_refused(status: int, body: object) -> Refused | None:
     }.get(status, Code.INTERNAL)
     if code is Code.BAD_REQUEST and "too large" in text:
         code = Code.TOO_LARGE
+    elif code is Code.BAD_REQUEST and _MISSING.match(text):
+        code = Code.NOT_FOUND
     return Refused(code, text, details={"status": status})

@@ -349,17 +349,6 @@ class GitRenameBranch(GitRepo):
     new_name: Text
 
 
-class GitRemoteHead(GitRepo):
-    expected_remote_head: Text
-
-
-class GitCreatePr(GitRepo):
-    title: Text
-    body: str | None = None
-    base_branch: str | None = None
-    draft: bool | None = None
-
-
 class GitLog(GitRepo):
     since: str | None = None
     target_branch: str | None = None
@@ -497,7 +486,7 @@ class Route(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Action:
-    """One action. `repeat`: a request of unknown fate may go to a new owner (reads, and prompts by their id).
+    """One action. `repeat`: one of unknown fate may go to a new owner (a read, what may be done twice, a prompt).
 
     `named` is the field that says which session or thread; `service` answers at `endpoint`, also where nobody owns it.
     """
@@ -527,9 +516,6 @@ _GIT_SHORT: dict[str, type[Payload]] = {
     "reset": GitReset,
     "revert-commit": GitSha,
     "rename-branch": GitRenameBranch,
-    "push-preflight": GitRepo,
-    "contribution-replace": GitRemoteHead,
-    "contribution-use": GitRemoteHead,
 }
 _GIT_LONG: dict[str, type[Payload]] = {
     "commit": GitCommit,
@@ -559,7 +545,7 @@ _TABLE = (
         repeat=True,
         seconds=15,
     ),
-    _action("session.close", OfSession, "{}", endpoint="close", seconds=30),
+    _action("session.close", OfSession, "{}", endpoint="close", repeat=True, seconds=30),
     _action(
         "session.get",
         OfSession,
@@ -568,7 +554,7 @@ _TABLE = (
         repeat=True,
         seconds=15,
     ),
-    _action("session.rename", SessionRename, "{}", endpoint="rename", seconds=15),
+    _action("session.rename", SessionRename, "{}", endpoint="rename", repeat=True, seconds=15),
     _action(
         "session.subscribe",
         SessionSubscribe,
@@ -630,7 +616,6 @@ _TABLE = (
         _action(f"git.{name}", payload, f"{_GIT}, or {{operation_id}} after 5 s")
         for name, payload in _GIT_LONG.items()
     ),
-    _action("git.create-pr", GitCreatePr, "{success, pr_url?, error?, …}"),
     _action("process.start", ProcessStart, "{process}"),
     _action("process.stop", ProcessStop, "{success, error?}"),
     _action("process.get", ProcessGet, "{id, kind, command, status, exit_code?, output?, …}", repeat=True),

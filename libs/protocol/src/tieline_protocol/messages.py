@@ -34,7 +34,7 @@ class Message(BaseModel):
 def explain(exc: ValidationError) -> str:
     """What is wrong, with the names of the fields, in one line for a client."""
     problems = (
-        f"{'.'.join(map(str, error['loc'])) or 'it'}: {error['msg']}"
+        f"{'.'.join(map(str, error['loc'])) or 'it'}: {error['msg'].removeprefix('Value error, ')}"
         for error in exc.errors(include_url=False)
     )
     return "; ".join(problems)

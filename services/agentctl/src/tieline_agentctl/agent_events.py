@@ -46,6 +46,10 @@ def is_plan(update: dict[str, Any]) -> bool:
     return update.get("sessionUpdate") in _PLANS
 
 
+class NotOffered(Exception):
+    """The agent does not have what it is asked for; the text says what there is."""
+
+
 class Translator:
     """The state of one ACP session that its events need."""
 
@@ -189,6 +193,28 @@ class Translator:
             config_options=self.config_options,
         )
 
+    # what the agent can be asked for
+
+    def check_mode(self, mode_id: str) -> None:
+        """Raises NotOffered."""
+        _among("mode", mode_id, [mode["id"] for mode in self._modes])
+
+    def check_option(self, config_id: str, value: str) -> None:
+        """Raises NotOffered."""
+        _among("option", config_id, [option["id"] for option in self.config_options])
+        option = next(option for option in self.config_options if option["id"] == config_id)
+        values = [choice["value"] for choice in option.get("options", [])]
+        if option["type"] == "boolean":
+            values = ["true", "false"]
+        if values:
+            _among("value", value, values)
+
     def model_option(self) -> dict[str, Any] | None:
         """The config option that chooses the model."""
         return next((option for option in self.config_options if option.get("category") == "model"), None)
+
+
+def _among(what: str, wanted: str, offered: list[str]) -> None:
+    if wanted not in offered:
+        known = f"there are {', '.join(offered)}" if offered else "the agent offers none"
+        raise NotOffered(f"no such {what}: {wanted:.100}; {known}")

@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 
 from tieline_agentctl import envelope, prompt_content
 from tieline_agentctl.acp import AcpFailed, AgentGone
+from tieline_agentctl.agent_events import NotOffered
 from tieline_agentctl.conversation import Conversation
 from tieline_agentctl.envelope import Envelope, RequestFailed, flag, items, number, strings, text, texts
 from tieline_agentctl.permissions import (
@@ -83,6 +84,8 @@ class AgentRequests:
             return await action(conversation, payload)
         except AcpFailed as failure:
             raise _internal(str(failure)) from failure
+        except NotOffered as failure:
+            raise RequestFailed(envelope.BAD_REQUEST, str(failure)) from failure
         except AgentGone as failure:
             raise _internal("agent not running: it has ended") from failure
         except Refused as failure:

@@ -13,7 +13,7 @@ from typing import Any
 from tieline_agentctl import mcp_servers
 from tieline_agentctl.acp import Acp, AcpFailed
 from tieline_agentctl.acp_shapes import auth_methods, mapping, present, prompt_queueing, text
-from tieline_agentctl.agent_events import Translator, is_history, is_plan, starts_a_turn
+from tieline_agentctl.agent_events import NotOffered, Translator, is_history, is_plan, starts_a_turn
 from tieline_agentctl.agent_process import AgentProcess
 from tieline_agentctl.agent_settings import AgentSettings
 from tieline_agentctl.desk import Desk
@@ -198,7 +198,9 @@ class Conversation:
         return {"session_id": session_id} | present(model_state=translator.model_state())
 
     async def set_mode(self, mode_id: str) -> None:
+        """Raises NotOffered, as the next three."""
         session_id = self.session_id
+        self._translator(session_id).check_mode(mode_id)
         await self._acp.set_mode(session_id, mode_id)
         self._events.put_event(self._translator(session_id).mode_set(mode_id))
 
@@ -212,12 +214,16 @@ class Conversation:
     async def set_config_option(self, config_id: str, value: str) -> None:
         session_id = self.session_id
         translator = self._translator(session_id)
+        translator.check_option(config_id, value)
         kind = next((option["type"] for option in translator.config_options if option["id"] == config_id), "")
         given: str | bool = value == "true" if kind == "boolean" else value
         answer = await self._acp.set_config_option(session_id, config_id, given)
         self._events.put_event(translator.options_set(config_id, answer))
 
     async def authenticate(self, method_id: str) -> None:
+        known = [method["id"] for method in self._auth_methods]
+        if method_id not in known:
+            raise NotOffered(f"no such method: {method_id:.100}; there are {', '.join(known) or 'none'}")
         await self._acp.authenticate(method_id)
 
     # prompts

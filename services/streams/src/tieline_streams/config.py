@@ -80,7 +80,7 @@ def _named(table: dict[str, Any], name: str | None, what: str) -> tuple[str, Any
     if name is None:
         return next(iter(table.items()))
     if name not in table:
-        raise Refused(Code.NOT_FOUND, f"there is no {what} of that name")
+        raise Refused(Code.NOT_FOUND, f"there is no {what} of that name; there are {', '.join(table)}")
     return name, table[name]
 
 
