@@ -48,6 +48,25 @@ async def test_the_system_is_soon_ready_tells_where_everything_is_and_stops_with
             assert f"{name:<9} stopped" in system.log
 
 
+@pytest.mark.timeout(60)
+async def test_programs_that_do_not_want_to_end_make_no_service_end_in_disorder(tmp_path: Path) -> None:
+    async with System(tmp_path) as system:
+        for executor in ("static", "local"):
+            async with Frontend(system.url, system.token()) as front:
+                session = await front.open(executor=executor)
+                await front.watch(session)
+                await front.ask(
+                    "process.start", session, command="trap '' TERM; setsid sleep 1000 & sleep 1000"
+                )
+                await front.ask("agent.prompt", session, text="child 1000\nwait 1000")
+                await front.until("turn", state="running")
+        code = await system.stop(20)
+
+        assert code == 0
+        assert system.processes() == {}
+        assert "signal 9" not in system.log
+
+
 @pytest.mark.timeout(40)
 async def test_nothing_survives_a_system_that_is_killed(tmp_path: Path) -> None:
     async with System(tmp_path) as system:

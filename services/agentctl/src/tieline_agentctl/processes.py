@@ -23,6 +23,7 @@ log = structlog.get_logger()
 CHUNK = 16 * 1024
 INTERRUPT_GRACE = 2.0
 SURVIVOR_GRACE = 0.25
+DRAIN = 10.0
 
 
 class Start(Args):
@@ -46,6 +47,7 @@ class Running:
         self.started_at = self.updated_at = clock.nano(now())
         self.process: asyncio.subprocess.Process | None = None
         self.done = asyncio.Event()
+        self._hurry = asyncio.Event()
         self._hub = hub
         self._output: Ring[dict[str, str]] = Ring(buffer)
 
@@ -89,8 +91,7 @@ class Running:
         try:
             code = await process.wait()
             await groups.end_session(process.pid, signal.SIGTERM, SURVIVOR_GRACE)
-            # Somebody who left the session may still hold the pipes.
-            await asyncio.wait(pumps, timeout=10)
+            await self._drained(pumps)
             self.exit_code = code if code >= 0 else -1
             forget()
             self._tell("exited" if code == 0 else "failed")
@@ -101,12 +102,24 @@ class Running:
             await asyncio.wait(pumps)
             self.done.set()
 
+    async def _drained(self, pumps: list[asyncio.Task[None]]) -> None:
+        """Somebody who left the session may still hold the pipes: that is waited for, but not at the instance's end."""
+        drained = asyncio.create_task(asyncio.wait(pumps), name="output ended")
+        hurry = asyncio.create_task(self._hurry.wait(), name="instance ends")
+        try:
+            await asyncio.wait([drained, hurry], timeout=DRAIN, return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait([drained], timeout=SURVIVOR_GRACE)
+        finally:
+            drained.cancel()
+            hurry.cancel()
+
     async def stop(self, *, whole: bool = False) -> None:
         """The wire interrupts only the leader; at the instance's end everybody is told, so that it is quick."""
         process = self.process
         if process is None or self.done.is_set():
             return
         if whole:
+            self._hurry.set()
             groups.signal_session(process.pid, signal.SIGTERM)
         elif process.returncode is None:
             try:

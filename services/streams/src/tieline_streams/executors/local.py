@@ -28,7 +28,7 @@ log = structlog.get_logger()
 
 MARK = "TIELINE_SESSION"
 _READY = 15.0
-_GRACE = 8.0
+_GRACE = 12.0  # an agent that does not end when it is asked takes the daemon 9 s
 _SWEEPS = 40
 
 
