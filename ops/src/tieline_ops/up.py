@@ -24,7 +24,8 @@ from tieline_ops.child import Child
 from tieline_ops.keeper import Keeper, Say, StartFailed
 from tieline_ops.layout import Settings
 
-GRACE = {"gateway": 8.0, "streams": 8.0, "agentctl": 8.0, "nats": 5.0}
+# An agent that does not end when it is asked takes its daemon 9 s, and whoever waits for the daemon a little longer.
+GRACE = {"gateway": 8.0, "streams": 20.0, "agentctl": 14.0, "nats": 5.0}
 
 
 class System:
