@@ -1,9 +1,9 @@
 import asyncio
 
 import pytest
+from tieline_protocol import leases
 
 from tests.support.eventually import eventually
-from tieline_protocol import leases
 
 
 @pytest.fixture
@@ -52,3 +52,11 @@ async def test_a_lost_acknowledgement_is_no_refusal(bus, gone):
     await lease.renew()
 
     assert lease.may_act()
+
+
+async def test_a_process_that_stops_right_after_its_start_is_known_to_be_gone(bus, gone):
+    heard, _ = gone
+    async with leases.holding(bus, "gateway") as lease:
+        pass
+
+    assert await asyncio.wait_for(heard.get(), 2) == lease.id

@@ -1,6 +1,5 @@
 from hypothesis import given
 from hypothesis import strategies as st
-
 from tieline_protocol.lease import ACT, CLOSE, TTL, Lease, Presence
 
 
@@ -61,3 +60,12 @@ def test_a_process_that_was_seen_and_is_missing_is_named_until_it_is_known_to_ha
     assert not presence.ended("a")
     assert presence.scanned(["b"]) == set()
     assert presence.alive == {"b"}
+
+
+def test_a_process_that_no_scan_has_found_is_missed_once_it_has_renewed():
+    presence = Presence()
+    presence.seen("g1")
+
+    assert presence.alive == {"g1"}
+    assert presence.scanned([]) == {"g1"}
+    assert presence.ended("g1")

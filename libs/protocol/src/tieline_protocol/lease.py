@@ -51,6 +51,10 @@ class Presence:
     def alive(self) -> frozenset[str]:
         return frozenset(self._alive)
 
+    def seen(self, process: str) -> None:
+        """A process has renewed its key."""
+        self._alive.add(process)
+
     def scanned(self, keys: Iterable[str]) -> set[str]:
         """All keys there are; returns those who were alive and are not there. Each is to be confirmed by the leader."""
         present = set(keys)

@@ -113,8 +113,11 @@ async def watching(
     bucket = jetstream.Bucket(bus, subjects.BUCKET_PROCESSES)
 
     def heard(received: Received) -> None:
+        process = subjects.process_of(received.subject)
         if received.headers and "KV-Operation" in received.headers:
-            gone.put_nowait(subjects.process_of(received.subject))
+            gone.put_nowait(process)
+        else:  # a process that lives shorter than a scan takes must be missed too
+            presence.seen(process)
 
     subscription = await bus.subscribe(subjects.bucket_key(bucket.name, subjects.process_key("*")), heard)
     work = [

@@ -39,6 +39,7 @@ _TAKEN = answer({})
 _SLACK = 5.0  # s beyond a call's time within which its replica says that it is over
 _PAUSE = 1.0  # s between tries at what must be done in the end
 _TRIES = 60
+_LEASE = 5.0  # s that a registration waits for the gateway's lease
 
 
 class Remotes:
@@ -96,11 +97,20 @@ class Remotes:
     async def connect(self, viewer: Viewer, wanted: frontend.RemoteConnect, trace: str | None) -> bytes:
         """Expose functions; the answer's payload. Raises TielineError."""
         name = wanted.remotename
+        await self._alive()
         async with viewer.remotes_lock:
             known = self._registrations.get(viewer.id, name)
             if known is None and self._registrations.count(viewer.id) >= self._limits.remotes:
                 raise Refused(Code.TOO_LARGE, "too many remotes are registered on this connection")
             return await self._register(viewer, name, wanted.given(), trace)
+
+    async def _alive(self) -> None:
+        """Without a lease a registration would stand for nobody. Raises Unavailable."""
+        until = asyncio.get_running_loop().time() + _LEASE
+        while not self._lease.may_act():
+            if asyncio.get_running_loop().time() >= until:
+                raise Unavailable("this gateway has no lease now")
+            await asyncio.sleep(0.05)
 
     async def _register(
         self, viewer: Viewer, name: str, payload: dict[str, Any], trace: str | None = None
