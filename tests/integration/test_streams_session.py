@@ -751,6 +751,37 @@ async def _closing(stream: Stream, name: str, order: list[str]) -> None:
     order.append(name)
 
 
+async def test_a_session_answers_at_once_after_its_close(user: Frontend) -> None:
+    """Whoever was told that it is closed asks nobody else, whichever of its owner and the service hears it."""
+    closing = [asyncio.create_task(user.command("session.close")) for _ in range(2)]
+    assert await asyncio.gather(*closing) == [{}, {}]
+    with pytest.raises(NoResponders):
+        await user.command("session.get")
+
+    assert (await user.rpc("get", {"session_id": user.session}))["state"] == "closed"
+    assert await user.rpc("close", {"session_id": user.session}) == {}
+    assert await user.rpc("rename", {"session_id": user.session, "title": "old"}) == {}
+
+
+async def test_commands_on_their_way_while_a_session_closes_are_answered(user: Frontend, bus: Bus) -> None:
+    """None of them meets silence: the owner, or nobody."""
+    asked = [asyncio.create_task(user.command("session.close"))]
+    while not asked[0].done():
+        asked.append(asyncio.create_task(_seen(user)))
+        await asyncio.wait([asked[0], asked[-1]], return_when=asyncio.FIRST_COMPLETED)
+    seen = await asyncio.gather(*asked[1:])
+
+    assert seen[0] in ("ready", "closing")
+    assert seen[-1] in ("closed", "nobody")
+
+
+async def _seen(user: Frontend) -> str:
+    try:
+        return str((await user.command("session.get", budget_ms=2_000))["state"])
+    except NoResponders:
+        return "nobody"
+
+
 async def test_a_closed_session_can_still_be_seen_renamed_and_closed(user: Frontend) -> None:
     await user.command("session.close")
     with pytest.raises(NoResponders):

@@ -82,10 +82,14 @@ class Server:
         except TielineError as exc:
             log.warning("an answer could not be sent", subject=received.subject, error=str(exc))
 
-    async def close(self, grace: float = 5) -> None:
-        """Stop taking requests; answer those that came, for `grace` seconds."""
+    async def refuse(self) -> None:
+        """Take no more requests: whoever asks is told that nobody is here. Those that came are still answered."""
         if self._subscription is not None:
             await self._subscription.close(drain=True)
+
+    async def close(self, grace: float = 5) -> None:
+        """Stop taking requests; answer those that came, for `grace` seconds."""
+        await self.refuse()
         if self._tasks:
             await asyncio.wait(self._tasks, timeout=grace)
         for task in list(self._tasks):

@@ -34,6 +34,7 @@ T = TypeVar("T")
 
 _FIRST_WAIT, _MOST_WAIT = 0.05, 1.6
 _SILENCE = 5.0  # an owner that took a request answers sooner, or has been replaced meanwhile
+_SHORT_SILENCE = 1.5  # where somebody else answers too, and asking twice is the same
 _LAST_WORD = 3.0  # for the service that answers for sessions that nobody owns
 _KNOWN_OWNERS = 10_000
 
@@ -110,7 +111,9 @@ class Requests:
             if left <= 0:
                 raise TimedOut("no answer in time: whether it was done is not known")
             try:
-                return await self.once(subject, request, min(left, _SILENCE))
+                elsewhere = action.endpoint and action.named == "session_id"
+                silence = _SHORT_SILENCE if elsewhere else _SILENCE
+                return await self.once(subject, request, min(left, silence))
             except NoResponders:
                 self._owners.pop(session, None)
                 if (

@@ -8,7 +8,7 @@ Rule 2: commands run concurrently, under a bound, save shell input and resize: t
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
 import structlog
@@ -29,19 +29,22 @@ from tieline_streams.workspace_commands import WorkspaceCommands
 log = structlog.get_logger()
 
 Body = dict[str, Any] | bytes
+Unowned = Callable[[Request], Awaitable[dict[str, Any]]]
 
 _ORDERED = ("shell.input", "shell.resize")
 _ANY_STATE = ("session.get", "session.close", "session.rename")
+ENDED = ("closed", "failed")
 _HTTP = frozenset({"workspace", "git", "process", "vscode", "shell"})
 # What changes nothing may simply be done again, so that large answers need not be kept.
 _REPEATABLE = frozenset({"session.get", "agent.stderr", "agent.permissions.list", "shell.buffer"})
 
 
 class Commands:
-    """Answers the commands of one session."""
+    """Answers the commands of one session. `unowned` answers for it once it has ended, from its record."""
 
-    def __init__(self, session: Session) -> None:
+    def __init__(self, session: Session, unowned: Mapping[str, Unowned]) -> None:
         self._session = session
+        self._unowned = unowned
         self._limits = session.limits
         self._agent = AgentCommands(session)
         self._workspace = WorkspaceCommands(session)
@@ -65,7 +68,7 @@ class Commands:
         session = self._session
         action = subjects.command_action(received.subject)
         if session.finished.is_set():
-            return None
+            return await self._afterwards(action, received)
         if action == subjects.HEAD:
             return answer({name: head.model_dump() for name, head in session.journal.heads().items()})
         try:
@@ -73,6 +76,21 @@ class Commands:
             if request.user != session.user:
                 raise Refused(Code.NOT_FOUND, "there is no such session")
             return await self._once(action, request)
+        except TielineError as exc:
+            return refusal(exc)
+
+    async def _afterwards(self, action: str, received: Received) -> bytes | None:
+        """The session has ended while this was on its way. Whoever may own it next answers otherwise."""
+        session = self._session
+        if session.state not in ENDED or action == subjects.HEAD:
+            return None
+        try:
+            request = Request.decode(received.data)
+            if request.user != session.user:
+                raise Refused(Code.NOT_FOUND, "there is no such session")
+            if (unowned := self._unowned.get(action)) is None:
+                raise Refused(Code.CONFLICT, f"the session is {session.state}")
+            return answer(await unowned(request))
         except TielineError as exc:
             return refusal(exc)
 
@@ -156,7 +174,7 @@ class Commands:
 
     async def _close(self, payload: dict[str, Any], budget: float) -> Body:
         self._session.end("closed")
-        await self._session.finished.wait()
+        await self._session.gone.wait()
         return {}
 
     async def _rename(self, payload: dict[str, Any], budget: float) -> Body:

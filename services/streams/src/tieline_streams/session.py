@@ -51,6 +51,9 @@ class Session:
         self.instance: Instance | None = None
         self.opened: asyncio.Future[None] = loop.create_future()
         self.finished = asyncio.Event()
+        self.gone = (
+            asyncio.Event()
+        )  # nobody is served here any more: whoever asks now is answered from the record
         self._epoch = epoch
         self._found = found
         self._ending: asyncio.Future[Ending] = loop.create_future()

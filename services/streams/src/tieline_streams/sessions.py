@@ -107,7 +107,8 @@ class Sessions:
         )
 
     async def get(self, request: Request) -> dict[str, Any]:
-        record, _ = await self._unowned(request)
+        """What the record says, whoever owns the session: whoever asks here has asked its owner in vain."""
+        record, _ = await self._stored(request)
         return views.detailed(record, {}, None)
 
     async def close(self, request: Request) -> dict[str, Any]:
@@ -123,11 +124,16 @@ class Sessions:
         return {}
 
     async def _unowned(self, request: Request) -> tuple[SessionRecord, int]:
+        record, revision = await self._stored(request)
+        owned = self._sessions.get(record.session)
+        if owned is not None and not owned.finished.is_set():
+            raise Refused(Code.CONFLICT, "the session has an owner: ask it")
+        return record, revision
+
+    async def _stored(self, request: Request) -> tuple[SessionRecord, int]:
         id = read(payloads.Which, request.payload).session_id
         if not subjects.is_id(id):
             raise Refused(Code.NOT_FOUND, "there is no such session")
-        if id in self._sessions and self._sessions[id].user == request.user:
-            raise Refused(Code.CONFLICT, "the session has an owner: ask it")
         entry = await self._parts.sessions.get(subjects.session_key(request.user, id))
         if entry is None:
             raise Refused(Code.NOT_FOUND, "there is no such session")
@@ -202,17 +208,21 @@ class Sessions:
             try:
                 await session.run()
             finally:
+                await server.refuse()
+                session.gone.set()
                 await server.close()
         except Exception as exc:  # one session's trouble, even a mistake of ours, is not the others'
             log.exception("a session broke", session=session.id, error=repr(exc))
         finally:
+            session.gone.set()
             del self._sessions[session.id]
             self._opens.pop(session.id, None)
             SESSIONS.set(len(self._sessions))
 
     async def _serve(self, session: Session) -> Server:
         subject = subjects.commands(session.user, session.id)
-        handle = Commands(session).handle
+        unowned = {"session.get": self.get, "session.close": self.close, "session.rename": self.rename}
+        handle = Commands(session, unowned).handle
         while True:
             try:
                 return await self._parts.bus.serve(subject, handle, limit=_COMMANDS)
