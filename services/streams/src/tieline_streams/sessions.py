@@ -215,6 +215,9 @@ class Sessions:
             log.exception("a session broke", session=session.id, error=repr(exc))
         finally:
             session.gone.set()
+            if not session.opened.done():
+                session.opened.set_exception(Unavailable("the session could not be opened"))
+                session.opened.exception()  # nobody may be waiting for it
             del self._sessions[session.id]
             self._opens.pop(session.id, None)
             SESSIONS.set(len(self._sessions))
