@@ -15,7 +15,7 @@ from tests.support.eventually import eventually
 from tests.support.frontend import Frontend
 from tests.support.system import System
 
-SERVICES = ("nats", "agentctl", "streams", "gateway")
+SERVICES = ("nats", "agentctl", "model", "streams", "remotes", "agent", "gateway")
 
 
 @pytest.mark.timeout(40)

@@ -7,7 +7,10 @@ from dataclasses import dataclass
 from pathlib import PurePath
 from typing import Any
 
+from tieline_ops.scripted_model.answers import MODEL as SCRIPTED_MODEL
+
 EXAMPLE_AGENT = ("tieline-example-agent",)
+_SHORTLY = "2"  # seconds for what is under way when the system stops: nobody takes it over
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,3 +150,28 @@ def gateway(settings: Settings, python: str, ready_file: PurePath, port: int) ->
         *("--ready-file", str(ready_file)),
     )
     return Start((python, "-m", "tieline_gateway", *options), {})
+
+
+def remotes(python: str, ready_file: PurePath) -> Start:
+    options = (*("--drain", _SHORTLY), *("--ready-file", str(ready_file)))
+    return Start((python, "-m", "tieline_remotes", *options), {})
+
+
+def is_scripted(present: Mapping[str, str]) -> bool:
+    """Whether the scripted model answers: there is no key for a real one."""
+    return not present.get("OPENAI_API_KEY")
+
+
+def model(python: str, ready_file: PurePath, port: int) -> Start:
+    """The scripted model, for people without a key."""
+    options = (*("--port", str(port)), *("--ready-file", str(ready_file)))
+    return Start((python, "-m", "tieline_ops.scripted_model", *options), {})
+
+
+def agent(python: str, ready_file: PurePath, model_port: int | None) -> Start:
+    """Which model: the scripted one at `model_port`, else the one that our own environment names."""
+    scripted: tuple[str, ...] = ()
+    if model_port is not None:
+        scripted = ("--openai-base-url", f"http://127.0.0.1:{model_port}/v1", "--model", SCRIPTED_MODEL)
+    options = (*("--drain", _SHORTLY), *("--ready-file", str(ready_file)))
+    return Start((python, "-m", "tieline_agent", *scripted, *options), {})

@@ -1,7 +1,7 @@
-"""The whole system on one machine: NATS, the agentctl daemon, streams and the gateway, one process each.
+"""The whole system on one machine: NATS, the agentctl daemon, the services and, for people without a key, a model.
 
-Started in parallel as far as they can be, stopped in reverse order, brought back when they crash. Nothing that we
-started outlives us: see child.py, lifeline.py and orphans.py.
+One process each, started in parallel as far as they can be, stopped in reverse order, brought back when they crash.
+Nothing that we started outlives us: see child.py, lifeline.py and orphans.py.
 """
 
 from __future__ import annotations
@@ -25,7 +25,8 @@ from tieline_ops.keeper import Keeper, Say, StartFailed
 from tieline_ops.layout import Settings
 
 # An agent that does not end when it is asked takes its daemon 9 s, and whoever waits for the daemon a little longer.
-GRACE = {"gateway": 8.0, "streams": 20.0, "agentctl": 14.0, "nats": 5.0}
+GRACE = {"nats": 5.0, "agentctl": 14.0, "streams": 20.0}
+_GRACE = 8.0
 
 
 class System:
@@ -43,7 +44,12 @@ class System:
             "agentctl": settings.agentctl_port or ports.free(),
             "nats": settings.nats_port or -1,
             "gateway": settings.gateway_port,
+            "model": ports.free(),
         }
+        self._scripted = layout.is_scripted(os.environ)
+        names = ["nats", "agentctl", "model", "streams", "remotes", "agent", "gateway"]
+        if not self._scripted:
+            names.remove("model")
         self._keepers = {
             name: Keeper(
                 name,
@@ -54,7 +60,7 @@ class System:
                 on_ready=self._tell,
                 on_crash=lambda name=name: self._tidy_after(name),  # type: ignore[misc]
             )
-            for name in ("nats", "agentctl", "streams", "gateway")
+            for name in names
         }
         self._token = tokens.mint(files.secret(Path(settings.secret_file)), settings.user, time.time())
 
@@ -64,6 +70,7 @@ class System:
             "gateway_url": self._keepers["gateway"].facts.get("url"),
             "nats_url": self._keepers["nats"].facts.get("url"),
             "token": self._token,
+            "model": self._keepers["agent"].facts.get("model"),
             "agentctl_url": self._keepers["agentctl"].facts.get("url"),
             "agentctl_token_file": str(self.settings.agentctl_token_file),
             "data": str(self.settings.data),
@@ -93,16 +100,16 @@ class System:
                 await self._stop()
 
     async def _keep(self, keeper: Keeper) -> None:
-        if keeper.name in ("streams", "gateway"):
+        if keeper.name in ("streams", "remotes", "agent", "gateway"):
             await self._keepers["nats"].first_ready.wait()  # its port may not be known before
         await keeper.run()
 
     async def _stop(self) -> None:
         for keeper in reversed(self._keepers.values()):
-            await keeper.stop(GRACE[keeper.name])
+            await keeper.stop(GRACE.get(keeper.name, _GRACE))
             if keeper.name == "agentctl":
                 self._let_go()
-                await self._wait_daemons(GRACE["agentctl"])
+                await self._wait_daemons(_GRACE)
         await orphans.sweep(lambda pid: True, 1)
 
     async def _wait_daemons(self, grace: float) -> None:
@@ -152,6 +159,8 @@ class System:
         if self.settings.ready_file is not None:
             files.write_whole(Path(self.settings.ready_file), json.dumps(self.facts, indent=2) + "\n")
         if not self.ready.is_set():
+            if self._scripted:
+                self._say("tieline", "no OPENAI_API_KEY: chats are answered by a script, not by an AI")
             self._say("tieline", f"ready after {time.monotonic() - self._began:.1f} s")
             self.ready.set()
 
@@ -230,17 +239,40 @@ class System:
         token_file = Path(self.settings.agentctl_token_file)
         return await readiness.agentctl(self._ready_file("agentctl"), self._nonce, token_file)
 
-    def _spawn_streams(self) -> Child:
-        ready_file = self._ready_file("streams")
+    def _fresh_ready_file(self, name: str) -> Path:
+        ready_file = self._ready_file(name)
         ready_file.unlink(missing_ok=True)
+        return ready_file
+
+    def _spawn_model(self) -> Child:
+        ready_file = self._fresh_ready_file("model")
+        return self._child("model", layout.model(sys.executable, ready_file, self._ports["model"]))
+
+    async def _ready_model(self, child: Child) -> dict[str, Any]:
+        return await readiness.file(self._ready_file("model"))
+
+    def _spawn_streams(self) -> Child:
+        ready_file = self._fresh_ready_file("streams")
         return self._child("streams", layout.streams(self.settings, sys.executable, ready_file))
 
     async def _ready_streams(self, child: Child) -> dict[str, Any]:
         return await readiness.file(self._ready_file("streams"))
 
+    def _spawn_remotes(self) -> Child:
+        return self._child("remotes", layout.remotes(sys.executable, self._fresh_ready_file("remotes")))
+
+    async def _ready_remotes(self, child: Child) -> dict[str, Any]:
+        return await readiness.file(self._ready_file("remotes"))
+
+    def _spawn_agent(self) -> Child:
+        port = self._ports["model"] if self._scripted else None
+        return self._child("agent", layout.agent(sys.executable, self._fresh_ready_file("agent"), port))
+
+    async def _ready_agent(self, child: Child) -> dict[str, Any]:
+        return await readiness.file(self._ready_file("agent"))
+
     def _spawn_gateway(self) -> Child:
-        ready_file = self._ready_file("gateway")
-        ready_file.unlink(missing_ok=True)
+        ready_file = self._fresh_ready_file("gateway")
         start = layout.gateway(self.settings, sys.executable, ready_file, self._ports["gateway"])
         return self._child("gateway", start)
 

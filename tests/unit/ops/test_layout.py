@@ -67,3 +67,18 @@ def test_each_service_is_told_where_to_say_that_it_is_ready() -> None:
     assert layout.streams(SETTINGS, "python", ready).command[-2:] == ("--ready-file", "/run/x.ready")
     assert layout.gateway(SETTINGS, "python", ready, 0).command[3:5] == ("--port", "0")
     assert "--allow-no-origin" in layout.gateway(SETTINGS, "python", ready, 0).command
+
+
+def test_without_a_key_chats_are_answered_by_the_scripted_model() -> None:
+    ready = PurePath("/run/x.ready")
+
+    assert layout.is_scripted({"OPENAI_API_KEY": ""})
+    assert not layout.is_scripted({"OPENAI_API_KEY": "k"})
+    assert layout.model("python", ready, 7).command[3:5] == ("--port", "7")
+    assert layout.agent("python", ready, 7).command[3:5] == ("--openai-base-url", "http://127.0.0.1:7/v1")
+    assert "--openai-base-url" not in layout.agent("python", ready, None).command
+
+
+def test_a_system_that_stops_waits_shortly_for_what_is_under_way() -> None:
+    for start in (layout.remotes("python", PurePath("/r")), layout.agent("python", PurePath("/r"), None)):
+        assert start.command[3:5] == ("--drain", "2")

@@ -7,21 +7,25 @@ its progress is the call's progress, and a call that is cancelled here is cancel
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
+import importlib
+import sys
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import httpx2
 import structlog
-from mcp import Client, MCPError
-from mcp.client.streamable_http import streamable_http_client
-from mcp.types import CallToolResult, TextContent
 from tieline_protocol import jsontext
 from tieline_protocol.errors import BadMessage, Code, Refused
 from tieline_protocol.remotes import RESULT_BYTES, External
 
 from tieline_remotes.addresses import Network, endpoint
 from tieline_remotes.pinned import PinnedTransport
+
+if TYPE_CHECKING:  # half of the service's start would go into it, and most replicas never meet an MCP server
+    from mcp import Client
+    from mcp.types import CallToolResult
 
 log = structlog.get_logger()
 
@@ -111,6 +115,10 @@ class Externals:
 
     @contextlib.asynccontextmanager
     async def _mcp(self, external: External, read: float | None) -> AsyncIterator[Client]:
+        await asyncio.to_thread(importlib.import_module, "mcp.client.streamable_http")
+        from mcp import Client
+        from mcp.client.streamable_http import streamable_http_client
+
         async with self._client(external.headers, read) as http:
             transport = streamable_http_client(external.url, http_client=http)
             async with Client(transport, read_timeout_seconds=read) as client:
@@ -137,6 +145,8 @@ def _error_of(status: int, raw: bytes) -> str:
 
 
 def _result_of(result: CallToolResult) -> bytes:
+    from mcp.types import TextContent
+
     text = "\n".join(block.text for block in result.content if isinstance(block, TextContent))
     if result.is_error:
         raise Refused(Code.INTERNAL, text or "the tool failed")
@@ -160,13 +170,14 @@ async def _told(external: External) -> AsyncIterator[None]:
 
 
 def _ours(exc: BaseException, external: External) -> Exception:
+    mcp = sys.modules.get("mcp")
+    if mcp is not None and isinstance(exc, mcp.MCPError):
+        return Refused(Code.INTERNAL, f"the MCP server says: {exc}")
     match exc:
         case Refused():
             return exc
         case BadMessage():
             return Refused(Code.INTERNAL, f"the remote's answer is {exc.message}")
-        case MCPError():
-            return Refused(Code.INTERNAL, f"the MCP server says: {exc}")
         case httpx2.HTTPError() | OSError() | ValueError():
             log.info("an external remote failed", url=external.url, error=repr(exc))
             return Refused(
