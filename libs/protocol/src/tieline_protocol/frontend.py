@@ -456,7 +456,7 @@ class Resource(Payload):
 
     kind: Name
     subkind: Name | None = None
-    content: str
+    content: Any = None
 
 
 class ThreadMessage(OfThread):
