@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from tieline_protocol import jetstream, subjects
@@ -721,6 +722,39 @@ async def test_a_slow_operation_delays_nobody(user: Frontend, daemon: Agentctl) 
         await user.rpc("list")
     go.set()
     assert await waiting == {}
+
+
+@pytest.mark.parametrize(
+    ("action", "payload"),
+    [
+        ("file-content", {"path": "/etc/passwd"}),
+        ("file-content", {"path": "~/.ssh/id_rsa"}),
+        ("file-content", {"path": "a.txt", "repo": "../other"}),
+        ("file-tree", {"path": "/"}),
+        ("file-create", {"path": "../a"}),
+        ("file-rename", {"old_path": "a", "new_path": "/tmp/a"}),
+        ("file-delete", {"path": "/a"}),
+        ("file-search", {"q": "a", "repo": "/"}),
+    ],
+)
+async def test_a_path_outside_the_workspace_never_reaches_the_daemon(
+    user: Frontend, daemon: Agentctl, action: str, payload: dict[str, Any]
+) -> None:
+    asked = len(daemon.asked)
+
+    with pytest.raises(Refused, match="a path within the workspace") as refused:
+        await user.command(f"workspace.{action}", payload)
+
+    assert refused.value.code is Code.BAD_REQUEST
+    assert len(daemon.asked) == asked
+
+
+@pytest.mark.parametrize("workspace", ["", ".", "./", "a/.."])
+async def test_the_executors_root_is_no_workspace(user: Frontend, workspace: str) -> None:
+    with pytest.raises(Refused) as refused:
+        await user.rpc("open", {"workspace": workspace})
+
+    assert refused.value.code is Code.BAD_REQUEST
 
 
 # The end

@@ -4,7 +4,7 @@ from pathlib import PurePosixPath
 
 import pytest
 from tieline_protocol.errors import ProtocolError
-from tieline_streams.workspace import relative
+from tieline_streams.workspace import check, relative
 
 
 def test_without_a_name_the_folder_is_named_after_the_session():
@@ -13,10 +13,24 @@ def test_without_a_name_the_folder_is_named_after_the_session():
 
 def test_a_name_is_a_path_under_the_root():
     assert relative("a/b ü", "s1") == PurePosixPath("a/b ü")
-    assert relative(".", "s1") == PurePosixPath()
 
 
-@pytest.mark.parametrize("path", ["", "/etc", "..", "a/../../b", "a\x00b", "x" * 2_000, "\ud83d"])
+@pytest.mark.parametrize("path", ["", ".", "./", "/etc", "..", "a/../../b", "a\x00b", "x" * 2_000, "\ud83d"])
 def test_what_leads_elsewhere_is_refused(path: str):
     with pytest.raises(ProtocolError):
         relative(path, "s1")
+
+
+@pytest.mark.parametrize("name", ["path", "old_path", "new_path", "repo"])
+@pytest.mark.parametrize(
+    "path", ["/etc/passwd", "/etc/passwd:1", "..", "../a", "a/../../b", "~", "~/.ssh/id", "a\x00b"]
+)
+def test_what_a_user_names_never_leads_out_of_the_workspace(name: str, path: str):
+    with pytest.raises(ProtocolError, match=f"{name}: a path within the workspace"):
+        check({name: path})
+
+
+def test_other_paths_pass_as_they_are():
+    for path in ("", "a/b ü.txt", "a..b", "...", "~backup", "a/~", ".git", "./a", 7, None):
+        check({"path": path})
+    check({})

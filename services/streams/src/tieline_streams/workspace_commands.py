@@ -9,6 +9,7 @@ from tieline_protocol import agentctl
 from tieline_protocol.cursor import Cursor
 from tieline_protocol.errors import Unavailable
 
+from tieline_streams import workspace
 from tieline_streams.payloads import Input, Resize, read
 from tieline_streams.session import Session
 
@@ -44,6 +45,8 @@ class WorkspaceCommands:
         instance = session.instance
         if instance is None:
             raise Unavailable("the session is not connected")
+        if action.startswith(("workspace.", "git.")):
+            workspace.check(payload)
         if action == "process.start":
             place = session.place.path if session.place else Path()
             folder = str(place / str(payload.get("working_dir") or ""))

@@ -48,7 +48,7 @@ def place(root: Path, asked: str | None, session: str) -> Path:
     try:
         base = root.resolve()
         path = (base / workspace.relative(asked, session)).resolve()
-        if not path.is_relative_to(base):
+        if not path.is_relative_to(base) or path == base:
             raise ProtocolError("workspace: a path under the executor's root is required")
         path.mkdir(parents=True, exist_ok=True)
     except OSError as exc:
