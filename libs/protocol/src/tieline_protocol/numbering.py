@@ -29,7 +29,7 @@ RESERVED = frozenset(
         "foreign",
     }
 )
-_WELL_KNOWN = (
+WELL_KNOWN = (
     RESERVED
     | BULK
     | frozenset(
@@ -160,7 +160,7 @@ class Numbering:
         token = subjects.type_token(type)
         if token == subjects.OTHER:
             return token
-        if token not in _WELL_KNOWN and token not in self._unknown:
+        if token not in WELL_KNOWN and token not in self._unknown:
             if len(self._unknown) >= MAX_TYPES:
                 return subjects.OTHER
             self._unknown.add(token)

@@ -35,7 +35,7 @@ _EVENTS = """\
 event that carried it. Instead of a cursor: `start` (everything kept), `snapshot` (the last event of each value type),
 `now` (live only). Without one the agent log comes as by `start`, the workspace log as by `snapshot`. `reset: true`:
 the cursor names a place that is not kept any more, and a snapshot follows. Subscribing again with the same cursor, or
-with none, changes nothing; with another one it begins anew from there.
+with none, changes nothing; with another one it begins anew from there. What each event carries: [events.md](events.md).
 
 Value types:
 """
