@@ -5,17 +5,17 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import dataclasses
-import secrets
 from collections.abc import AsyncIterator
 from typing import Any
 
 import structlog
 from tieline_protocol import bus as broker
-from tieline_protocol import streams, subjects
+from tieline_protocol import leases, streams, subjects
 from tieline_protocol.backpressure import Budget
 from tieline_protocol.bus import Bus
 from tieline_protocol.errors import Unavailable
 from tieline_protocol.jetstream import Bucket
+from tieline_protocol.leases import ProcessLease
 from tieline_protocol.service import App, Service
 from tieline_protocol.services import serving
 
@@ -42,7 +42,9 @@ def make(config: Config) -> App:
                 service.health.checks[bus.settings.name] = _connected(bus)
             service.health.notes["max_payload"] = _payload(buses[0], config)
             await _declare(buses[0], config)
-            sessions = await stack.enter_async_context(Sessions(_parts(config, buses)))
+            lease = await stack.enter_async_context(leases.holding(buses[0], "streams"))
+            service.health.checks["lease"] = lambda: None if lease.may_act() else "the lease is not confirmed"
+            sessions = await stack.enter_async_context(Sessions(_parts(config, buses, lease)))
             await sessions.recover()
             endpoints = {
                 "open": sessions.open,
@@ -57,7 +59,7 @@ def make(config: Config) -> App:
     return app
 
 
-def _parts(config: Config, buses: list[Bus]) -> Parts:
+def _parts(config: Config, buses: list[Bus], lease: ProcessLease) -> Parts:
     control, agent, workspace = buses
     return Parts(
         config=config,
@@ -67,8 +69,9 @@ def _parts(config: Config, buses: list[Bus]) -> Parts:
         sessions=Bucket(control, subjects.BUCKET_SESSIONS),
         instances=Bucket(control, subjects.BUCKET_INSTANCES),
         owners=Bucket(control, subjects.BUCKET_OWNERS),
+        processes=Bucket(control, subjects.BUCKET_PROCESSES),
         budget=Budget(config.limits.process_bytes),
-        holder=secrets.token_hex(8),
+        lease=lease,
     )
 
 

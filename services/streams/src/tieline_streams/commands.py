@@ -67,6 +67,8 @@ class Commands:
         """One request; None: stay silent."""
         session = self._session
         action = subjects.command_action(received.subject)
+        if not session.may_act():
+            return None
         if session.finished.is_set():
             return await self._afterwards(action, received)
         if action == subjects.HEAD:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import functools
 import ssl
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import httpx
@@ -127,7 +127,15 @@ def judge(status: int, body: bytes) -> tuple[bytes, Any]:
 class Instance:
     """One instance, by HTTP."""
 
-    def __init__(self, url: str, headers: Mapping[str, str], spelling: Spelling, cap: int) -> None:
+    def __init__(
+        self,
+        url: str,
+        headers: Mapping[str, str],
+        spelling: Spelling,
+        cap: int,
+        may_act: Callable[[], bool] = lambda: True,
+    ) -> None:
+        self._may_act = may_act
         self._client = client(url, headers)
         self._spelling: Spelling = spelling
         self._cap = cap
@@ -138,6 +146,8 @@ class Instance:
     async def call(self, action: str, payload: dict[str, Any], timeout: float) -> bytes:
         """One operation: its answer as JSON text of an object, a failure in an orderly way (`success: false`) too."""
         call = agentctl.call(action, payload, self._spelling)
+        if not self._may_act():
+            raise Unavailable("this process is not certain to own the session")
         body, value = judge(*await fetch(self._client, call, timeout, self._cap))
         if isinstance(value, dict):
             return body

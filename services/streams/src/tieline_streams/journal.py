@@ -41,12 +41,14 @@ class Journal:
         self.questions = Questions()
         self.processes = Processes()
         self.tail = Tail()
+        may_act = parts.lease.may_act
         self.agent = EventPublisher(
             parts.agent_bus,
             Numbering(user, session, "agent", epoch),
             self._backlog,
             limits.event_bytes,
             on_room=self._agent_room,
+            may_act=may_act,
         )
         self.workspace = EventPublisher(
             parts.workspace_bus,
@@ -54,6 +56,7 @@ class Journal:
             WorkspaceBacklog(limits.backlog_bytes),
             limits.event_bytes,
             on_numbered=self._workspace_numbered,
+            may_act=may_act,
         )
 
     def tasks(self) -> list[asyncio.Task[None]]:

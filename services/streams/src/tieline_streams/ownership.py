@@ -7,20 +7,25 @@ next process that finds it.
 from __future__ import annotations
 
 import time
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
 from tieline_protocol import subjects
 from tieline_protocol.agentctl import Spelling
 from tieline_protocol.backpressure import Budget
 from tieline_protocol.bus import Bus
+from tieline_protocol.errors import Unavailable
 from tieline_protocol.jetstream import Bucket
+from tieline_protocol.leases import ProcessLease
 from tieline_protocol.messages import InstanceRecord, SessionRecord
 from tieline_protocol.ownership import announce, insist, release
 
 from tieline_streams.config import AgentSettings, Config
 from tieline_streams.executors import Executor
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,8 +39,9 @@ class Parts:
     sessions: Bucket
     instances: Bucket
     owners: Bucket
+    processes: Bucket
     budget: Budget
-    holder: str
+    lease: ProcessLease
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +78,7 @@ class Ledger:
 
     def __init__(self, parts: Parts, record: SessionRecord, epoch: int) -> None:
         self._parts = parts
+        self._may_act = parts.lease.may_act
         self._epoch = epoch
         self.record = record
 
@@ -83,17 +90,27 @@ class Ledger:
         self.record = record = record.model_copy(update=changes)
         key = subjects.session_key(record.user, record.session)
         # What is written is the newest there is, also when the broker took its time.
-        await insist(lambda: self._parts.sessions.put(key, self.record.encode()))
+        await self._insist(lambda: self._parts.sessions.put(key, self.record.encode()))
         await announce(
             self._parts.bus, record.user, "session", record.session, "added" if added else "updated"
         )
 
     async def place(self, instance: InstanceRecord) -> None:
-        await insist(lambda: self._parts.instances.put(self.record.session, instance.encode()))
+        await self._insist(lambda: self._parts.instances.put(self.record.session, instance.encode()))
 
     async def forget_place(self) -> None:
-        await insist(lambda: self._parts.instances.delete(self.record.session))
+        await self._insist(lambda: self._parts.instances.delete(self.record.session))
+
+    async def _insist(self, work: Callable[[], Awaitable[T]]) -> T:
+        """Until it works; while this process is not certain to own the session nothing is written."""
+
+        async def allowed() -> T:
+            if not self._may_act():
+                raise Unavailable("this process is not certain to own the session")
+            return await work()
+
+        return await insist(allowed)
 
     async def release(self) -> None:
         """Give the session up: everything is confirmed."""
-        await release(self._parts.owners, self.record.session, self._parts.holder, self._epoch)
+        await release(self._parts.owners, self.record.session, self._parts.lease.id, self._epoch)

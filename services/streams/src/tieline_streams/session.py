@@ -54,11 +54,16 @@ class Session:
         self.gone = (
             asyncio.Event()
         )  # nobody is served here any more: whoever asks now is answered from the record
+        self._parts = parts
         self._epoch = epoch
         self._found = found
         self._ending: asyncio.Future[Ending] = loop.create_future()
         self._streams: asyncio.Task[None] | None = None
         self._instance = found.instance if found else None
+
+    def may_act(self) -> bool:
+        """Whether this process is certain to own the session; asked at each use."""
+        return self._parts.lease.may_act()
 
     @property
     def record(self) -> SessionRecord:
@@ -154,7 +159,9 @@ class Session:
         headers = {"X-Instance-ID": record.instance, "X-Tieline-Epoch": str(self._epoch)}
         if record.token:
             headers["Authorization"] = f"Bearer {record.token}"
-        self.instance = Instance(record.url, headers, place.routes, self.limits.answer_bytes)
+        self.instance = Instance(
+            record.url, headers, place.routes, self.limits.answer_bytes, self._parts.lease.may_act
+        )
         await self.instance.healthy(self.limits.health)
         agent = place.agent
         command = {"command": " ".join(agent.command), "agent_args": list(agent.command)}
@@ -178,6 +185,7 @@ class Session:
             on_invalid=journal.invalid,
             callbacks=WorkspaceStreamCallbacks(on_frame=journal.workspace_frame),
             tell=journal.connection,
+            may_act=self._parts.lease.may_act,
         )
         self.manager = journal.manager = StreamManager(execution, self.limits)
         ready = asyncio.Event()

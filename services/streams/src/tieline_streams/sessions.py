@@ -189,11 +189,11 @@ class Sessions:
             if await ownership.insist(lambda: parts.owners.get(id)) is not None:
                 raise
         try:
-            return await ownership.insist(lambda: ownership.take(parts.owners, id, parts.holder, 0))
+            return await ownership.insist(lambda: ownership.take(parts.owners, id, parts.lease.id, 0))
         except WrongRevision:
             # The first try may have been stored although its answer was lost.
             entry = await ownership.insist(lambda: parts.owners.get(id))
-            if entry is None or OwnerRecord.decode(entry.value) != OwnerRecord(holder=parts.holder):
+            if entry is None or OwnerRecord.decode(entry.value) != OwnerRecord(holder=parts.lease.id):
                 raise
             return entry.revision
 
@@ -253,7 +253,7 @@ class Sessions:
 
     async def _end_found(self, record: SessionRecord, revision: int, released: bool) -> None:
         parts, id, user = self._parts, record.session, record.user
-        epoch = await ownership.take(parts.owners, id, parts.holder, revision)
+        epoch = await ownership.take(parts.owners, id, parts.lease.id, revision)
         instance = await parts.instances.get(id)
         turns = [
             event.event

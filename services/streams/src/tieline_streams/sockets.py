@@ -44,8 +44,10 @@ class Fatal(Refused):
 class Socket(WSListener):
     """One connection, from the dial to its end. `lost` says why it ended, once it has; `too_big` once `finished`."""
 
-    def __init__(self, on_text: Callable[[bytes], None], max_frame: int) -> None:
+    def __init__(self, on_text: Callable[[bytes], None], max_frame: int, may_act: Callable[[], bool]) -> None:
         super().__init__()
+        self._may_act = may_act
+        self.unused = 0  # frames that came while this process was not certain to own the session
         self._on_text = on_text
         self._max_frame = max_frame
         self._loop = asyncio.get_running_loop()
@@ -74,6 +76,9 @@ class Socket(WSListener):
         if self._dropped:
             return
         self._heard = self._loop.time()
+        if not self._may_act():
+            self.unused += frame.msg_type in (WSMsgType.TEXT, WSMsgType.BINARY)
+            return
         try:
             self._received(frame)
         except Exception:  # a mistake of ours in handling one peer's frame must stay with that peer
@@ -145,12 +150,14 @@ class Socket(WSListener):
         """Write a frame. Raises Unavailable; Refused (busy) where the daemon does not read."""
         if self._transport is None or self.lost.done() or self._transport.is_disconnected:
             raise Unavailable("the daemon is not connected")
+        if not self._may_act():
+            raise Unavailable("this process is not certain to own the session")
         if self._transport.underlying_transport.get_write_buffer_size() > _WRITE_BUFFER:
             raise Refused(Code.BUSY, "the daemon does not read what it is sent")
         self._transport.send(WSMsgType.TEXT, text)
 
     def send_ping(self) -> None:
-        if self._transport is not None and not self.lost.done():
+        if self._transport is not None and not self.lost.done() and self._may_act():
             self._transport.send_ping()
 
     def pause(self) -> None:
@@ -175,6 +182,13 @@ class Socket(WSListener):
                 done, _ = await asyncio.wait([self.lost], timeout=min(until - now, dead / 4))
                 if done:
                     return self.lost.result()
+
+    def cut(self, reason: str) -> None:
+        """End the connection and write nothing, not even a Close."""
+        self._reason = self._reason or reason
+        self._dropped = True
+        if self._transport is not None and not self.lost.done():
+            self._transport.underlying_transport.abort()
 
     def drop(self, reason: str, code: Any = WSCloseCode.OK) -> None:
         """End it without waiting for the peer."""
@@ -210,10 +224,18 @@ class Socket(WSListener):
 
 
 async def dial(
-    url: str, headers: Mapping[str, str], on_text: Callable[[bytes], None], *, limit: float, max_frame: int
+    url: str,
+    headers: Mapping[str, str],
+    on_text: Callable[[bytes], None],
+    *,
+    limit: float,
+    max_frame: int,
+    may_act: Callable[[], bool] = lambda: True,
 ) -> Socket:
-    """Connect. Raises Fatal, Unavailable."""
-    socket = Socket(on_text, max_frame)
+    """Connect. Raises Fatal, Unavailable. While it is not the case that `may_act`, nothing is used or written."""
+    if not may_act():
+        raise Unavailable("this process is not certain to own the session")
+    socket = Socket(on_text, max_frame, may_act)
     try:
         async with asyncio.timeout(limit + 0.5):
             await ws_connect(

@@ -45,6 +45,7 @@ class Execution:
     on_invalid: Callable[[str, bytes], None]
     callbacks: WorkspaceStreamCallbacks
     tell: Tell
+    may_act: Callable[[], bool] = lambda: True
 
 
 class StreamManager:
@@ -98,6 +99,16 @@ class StreamManager:
             if socket is not None:
                 await socket.close(self._limits.close_handshake)
 
+    def cut(self) -> int:
+        """Drop both sockets without a word: the session is not ours any more. Returns the frames not used."""
+        self._closing = True
+        unused = 0
+        for socket in (self._agent, self._workspace):
+            if socket is not None:
+                socket.cut("the session has another owner")
+                unused += socket.unused
+        return unused
+
     def _retry(self) -> Retry:
         return Retry(random.random, self._limits.healthy, self._limits.slow_retry)
 
@@ -111,6 +122,7 @@ class StreamManager:
             on_text,
             limit=limits.dial,
             max_frame=limits.frame_bytes,
+            may_act=self._execution.may_act,
         )
 
     # The agent's socket
@@ -253,6 +265,9 @@ class StreamManager:
 
     def _checked(self, stream: str, socket: Socket, raw: bytes) -> Frame | None:
         """The frame, where it is one. Bad bytes on the socket's own level end the socket; a bad event is told."""
+        if socket.unused:
+            self._execution.on_invalid(stream, gap("owner_lost", events=socket.unused))
+            socket.unused = 0
         try:
             return agentctl.peek(raw)
         except BadMessage as exc:
