@@ -7,7 +7,7 @@ import time
 from rich.console import Console
 from rich.text import Text
 
-_COLOURS = {"demo": "bold", "agent": "cyan", "workspace": "green"}
+_COLOURS = {"demo": "bold", "agent": "cyan", "thread": "cyan", "workspace": "green"}
 
 
 class Timeline:

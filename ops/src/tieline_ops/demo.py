@@ -1,4 +1,7 @@
-"""`tieline demo`: the main job, end to end, as a frontend does it, on a system of its own in a scratch directory."""
+"""`tieline demo`: the main job, end to end, as a frontend does it, on a system of its own in a scratch directory.
+
+The first act, a coding session, stands here; the second one, a chat that uses remotes, in demo_chat.py.
+"""
 
 from __future__ import annotations
 
@@ -19,6 +22,7 @@ from typing import Any
 from tieline import Client, Event, Subscription, TielineError
 
 from tieline_ops import expectations
+from tieline_ops.demo_chat import ChatStory
 from tieline_ops.expectations import Heard
 from tieline_ops.timeline import Telling
 
@@ -45,8 +49,9 @@ async def demo(say: Say) -> list[str]:
         try:
             async with _system(root, say) as facts:
                 found = await _Story(facts, repository, telling).play()
-        except* (Failed, TielineError) as failed:
-            found = [str(exc) for exc in _leaves(failed)]
+                found += await ChatStory(facts, telling).play()
+        except* (Failed, TielineError, TimeoutError) as failed:
+            found += [str(exc) or type(exc).__name__ for exc in _leaves(failed)]
         return found
 
 
@@ -210,6 +215,7 @@ async def _system(root: Path, say: Say) -> AsyncIterator[dict[str, Any]]:
         stdin=asyncio.subprocess.DEVNULL,
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.STDOUT,
+        env={**os.environ, "OPENAI_API_KEY": ""},  # a script answers the same at every run, and costs nothing
         start_new_session=True,  # Ctrl-C is for us; we then stop it
         preexec_fn=_stop_with_us if sys.platform == "linux" else None,
     )
