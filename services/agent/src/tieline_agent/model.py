@@ -7,6 +7,7 @@
 - An answer is whole when the provider gave a finish reason. What breaks after that (only the count of tokens is
   still to come) does no harm; a stream that ends without one was cut.
 - Leaving the generator (aclose, cancellation) closes the HTTP stream at once.
+- The package takes a second to load: that happens in a thread while the service is at work already.
 """
 
 from __future__ import annotations
@@ -17,17 +18,19 @@ import random
 import time
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import openai
 import structlog
-from openai.types.chat import ChatCompletionChunk
 from tieline_protocol import backoff, jsontext
 from tieline_protocol.errors import Code, TielineError
 
-from tieline_agent.assembly import CallDelta, Delta, Finished, ReasoningDelta, TextDelta, Usage
+from tieline_agent import chunks
+from tieline_agent.assembly import Delta, Finished, Usage
 from tieline_agent.history import ChatMessage
 from tieline_agent.model_errors import Trouble, retry_after, trouble_of_status
+
+if TYPE_CHECKING:
+    import openai
 
 log = structlog.get_logger()
 
@@ -60,18 +63,24 @@ class Model:
     def __init__(self, settings: ModelSettings, *, chance: Callable[[], float] = random.random) -> None:
         self.settings = settings
         self._chance = chance
-        self._client = openai.AsyncOpenAI(
-            base_url=settings.base_url,
-            api_key=settings.api_key,
-            max_retries=0,  # the package would not know about our deadline
-            timeout=openai.Timeout(settings.total, connect=settings.connect),
-        )
 
     async def __aenter__(self) -> Model:
+        self._loading = asyncio.create_task(asyncio.to_thread(self._load), name="load the openai package")
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        await self._client.close()
+        client = await self._loading
+        await client.close()
+
+    def _load(self) -> openai.AsyncOpenAI:
+        import openai
+
+        return openai.AsyncOpenAI(
+            base_url=self.settings.base_url,
+            api_key=self.settings.api_key,
+            max_retries=0,  # the package would not know about our deadline
+            timeout=openai.Timeout(self.settings.total, connect=self.settings.connect),
+        )
 
     async def stream(
         self,
@@ -114,28 +123,34 @@ class Model:
 
     async def _attempt(self, body: dict[str, Any], until: float) -> AsyncGenerator[Delta, None]:
         """One request. Raises _Failed."""
+        client = await asyncio.shield(self._loading)
         silence = _Silence(self.settings.idle, until)
         async with contextlib.AsyncExitStack() as stack:
             with _translated():
                 async with silence.limit():
-                    stream = await self._client.chat.completions.create(
-                        **body, stream=True, stream_options={"include_usage": True}
+                    # As `chat.completions.create` does it, save that chunks stay the JSON that they are.
+                    stream = await client.post(
+                        "/chat/completions",
+                        body={**body, "stream": True, "stream_options": {"include_usage": True}},
+                        cast_to=object,
+                        stream=True,
+                        stream_cls=_stream_class(),
                     )
                 # Closing does not wait for anybody, and must happen also while this task is being cancelled.
                 stack.push_async_callback(stream.close)
-            chunks = await stack.enter_async_context(contextlib.aclosing(_chunks(stream)))
+            coming = await stack.enter_async_context(contextlib.aclosing(_chunks(stream)))
             reason: str | None = None
             usage: Usage | None = None
             while True:
                 try:
                     with _translated():
                         async with silence.limit():
-                            chunk = await anext(chunks, None)
+                            chunk = await anext(coming, None)
                         if chunk is None:
                             break
-                        pieces = list(_pieces(chunk))
-                        reason = _finish_reason(chunk) or reason
-                        usage = _usage(chunk) or usage
+                        pieces = list(chunks.pieces(chunk))
+                        reason = chunks.finish_reason(chunk) or reason
+                        usage = chunks.usage(chunk) or usage
                 except _Failed:
                     if reason is None:
                         raise
@@ -188,6 +203,8 @@ class _Silence:
 
 @contextlib.contextmanager
 def _translated() -> Iterator[None]:
+    import openai
+
     try:
         yield
     except openai.APIStatusError as exc:
@@ -208,50 +225,12 @@ def _translated() -> Iterator[None]:
         raise _Failed(Trouble(Code.UNAVAILABLE, reason, retry=True)) from exc
 
 
-async def _chunks(
-    stream: openai.AsyncStream[ChatCompletionChunk],
-) -> AsyncGenerator[ChatCompletionChunk, None]:
+def _stream_class() -> type[openai.AsyncStream[object]]:
+    import openai
+
+    return openai.AsyncStream[object]
+
+
+async def _chunks(stream: openai.AsyncStream[object]) -> AsyncGenerator[object, None]:
     async for chunk in stream:
         yield chunk
-
-
-def _pieces(chunk: ChatCompletionChunk) -> Iterator[Delta]:
-    # The package makes its objects of whatever comes, so that any attribute may be missing or be anything.
-    choices = getattr(chunk, "choices", None)
-    delta = getattr(choices[0], "delta", None) if choices else None
-    if delta is None:
-        return
-    extra = delta.model_extra or {}
-    thought = extra.get("reasoning_content") or extra.get("reasoning")
-    if isinstance(thought, str) and thought:
-        yield ReasoningDelta(thought)
-    for text in (delta.content, delta.refusal):
-        if text:
-            yield TextDelta(_string(text))
-    for call in delta.tool_calls or ():
-        index, function = getattr(call, "index", None), call.function
-        yield CallDelta(
-            index if isinstance(index, int) else None,
-            _string(call.id),
-            _string(function.name) if function else None,
-            _string(function.arguments) if function else None,
-        )
-
-
-def _string(value: object) -> str:
-    if value is None:
-        return ""
-    # Some write arguments as the object that they should have encoded.
-    return value if isinstance(value, str) else jsontext.dumps(value).decode()
-
-
-def _finish_reason(chunk: ChatCompletionChunk) -> str | None:
-    choices = getattr(chunk, "choices", None)
-    reason = choices[0].finish_reason if choices else None
-    return str(reason) if reason else None
-
-
-def _usage(chunk: ChatCompletionChunk) -> Usage | None:
-    if chunk.usage is None:
-        return None
-    return Usage(int(chunk.usage.prompt_tokens or 0), int(chunk.usage.completion_tokens or 0))
