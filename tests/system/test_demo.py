@@ -6,7 +6,7 @@ import sys
 import pytest
 
 
-@pytest.mark.timeout(60)
+@pytest.mark.timeout(120)
 async def test_the_demo_says_ok() -> None:
     process = await asyncio.create_subprocess_exec(
         sys.executable,
