@@ -19,9 +19,9 @@ from tieline_protocol.messages import Request, answer, outcome, refusal
 from tieline_protocol.remotes import CALL_TIMEOUT_MS
 
 PATIENCE = 3.0  # s without a sign of life from the replica: three beats
-_ACCEPT = 10.0  # s until a replica has accepted or refused
-_PATIENCE_NOBODY = 5.0  # s for a replica to appear where there is none
-_FIRST_WAIT = 0.05
+ACCEPT = 10.0  # s until a replica has accepted or refused
+PATIENCE_NOBODY = 5.0  # s for a replica to appear where there is none
+FIRST_WAIT = 0.05
 _FINALS = (b'{"payload":', b'{"error":')
 
 
@@ -63,26 +63,14 @@ async def call_raw(
     timeout_ms: int = CALL_TIMEOUT_MS,
     on_accepted: Callable[[str], None] | None = None,
     on_progress: Callable[[dict[str, Any]], None] | None = None,
-    traceparent: str | None = None,
-    abandon: bool = False,
 ) -> bytes:
-    """Like `call`, but the final as the bytes of a reply (see messages.outcome), so that results pass unchanged.
-
-    `abandon`: cancelling the task leaves the call to itself.
-    """
-    request: dict[str, Any] = {  # a messages.Request, written without a detour: this is the way of every call
-        "id": secrets.token_hex(8),
-        "user": user,
-        "budget_ms": timeout_ms,
-        "payload": {"remotename": remotename, "function": function, "args": args},
-    }
-    if traceparent is not None:
-        request["traceparent"] = traceparent
+    """Like `call`, but the final as the bytes of a reply (see messages.outcome), so that results pass unchanged."""
+    body = request(user, remotename, function, args, timeout_ms)
     loop = asyncio.get_running_loop()
-    until = loop.time() + min(timeout_ms / 1000, _PATIENCE_NOBODY)
-    wait = _FIRST_WAIT
+    until = loop.time() + min(timeout_ms / 1000, PATIENCE_NOBODY)
+    wait = FIRST_WAIT
     while True:
-        final = await _attempt(bus, user, request, on_accepted, on_progress, abandon)
+        final = await _attempt(bus, user, body, on_accepted, on_progress)
         if final is not None:
             return final
         if loop.time() + wait > until:
@@ -94,16 +82,15 @@ async def call_raw(
 async def _attempt(
     bus: Bus,
     user: str,
-    request: dict[str, Any],
+    body: bytes,
     on_accepted: Callable[[str], None] | None,
     on_progress: Callable[[dict[str, Any]], None] | None,
-    abandon: bool,
 ) -> bytes | None:
     """The final; None where nobody heard the request."""
     request_id: str | None = None
     try:
-        async with bus.exchange(subjects.rpc("remotes", "call", user), jsontext.dumps(request)) as answers:
-            wait = _ACCEPT
+        async with bus.exchange(subjects.rpc("remotes", "call", user), body) as answers:
+            wait = ACCEPT
             while True:
                 received = await answers.next(wait)
                 if received.data.startswith(_FINALS):
@@ -124,10 +111,28 @@ async def _attempt(
     except FateUnknown:
         return refusal(Refused(Code.UNAVAILABLE, "the broker was lost; the call may have run"))
     except asyncio.CancelledError:
-        if request_id is not None and not abandon:
+        if request_id is not None:
             with contextlib.suppress(Unavailable):
                 await bus.publish(*cancellation(user, request_id))
         raise
+
+
+def request(
+    user: str, remotename: str, function: str, args: Any, timeout_ms: int, traceparent: str | None = None
+) -> bytes:
+    """What a caller sends: a messages.Request, written without a detour, since every call goes this way.
+
+    Raises BadMessage for arguments that JSON cannot say.
+    """
+    body: dict[str, Any] = {
+        "id": secrets.token_hex(8),
+        "user": user,
+        "budget_ms": timeout_ms,
+        "payload": {"remotename": remotename, "function": function, "args": args},
+    }
+    if traceparent is not None:
+        body["traceparent"] = traceparent
+    return jsontext.dumps(body)
 
 
 def cancellation(user: str, request_id: str) -> tuple[str, bytes]:

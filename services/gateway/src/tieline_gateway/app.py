@@ -47,6 +47,7 @@ async def _running(config: Config, service: Service) -> AsyncIterator[dict[str, 
             try:
                 async with (
                     gateway.remotes.listening(),
+                    gateway.callers.listening(),
                     serve(
                         gateway.handle,
                         config.host,

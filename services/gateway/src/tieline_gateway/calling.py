@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import functools
 from typing import TYPE_CHECKING, Any
 
 import structlog
@@ -33,106 +32,110 @@ if TYPE_CHECKING:
 
 log = structlog.get_logger()
 
-_RESULT = b'{"payload":{"result":'
 _REPLY = 5.0  # s for the replica to take an answer
 _LARGE = 64 * 1024  # bytes of a result that the next frame of its connection waits for
 _NOT_FOUND = "there is no such request"
 
 
+class _Made:
+    """One call that this connection made, told to its socket."""
+
+    __slots__ = ("_calling", "_id", "_request_id", "number", "size")
+
+    def __init__(self, calling: Calling, id: FrameId, size: int) -> None:
+        self._calling = calling
+        self._id = id
+        self._request_id = ""
+        self.size = size
+        self.number = ""
+
+    def accepted(self, request_id: str) -> None:
+        if not self._request_id:
+            self._request_id = request_id
+            self._calling.viewer.asking.answered(self._id, "remote-call", {"requestId": request_id})
+
+    def progressed(self, facts: dict[str, Any]) -> None:
+        self._calling.viewer.socket.answer(frontend.notification("remote-call-progress", facts))
+
+    def returned(self, result: bytes) -> None:
+        self._calling.over(self)
+        self._calling.viewer.socket.answer(frontend.call_result(self._request_id, result))
+
+    def failed(self, problem: TielineError) -> None:
+        viewer = self._calling.viewer
+        self._calling.over(self)
+        if self._request_id:
+            facts = {"requestId": self._request_id, "error": problem.message, "code": problem.code}
+            viewer.socket.answer(frontend.notification(results.ACTION, facts))
+        else:
+            viewer.asking.refused(self._id, "remote-call", problem)
+
+
 class Calling:
     """The calls of one connection. Made at the first of them."""
 
-    __slots__ = ("_bytes", "_sender", "_tasks", "_viewer")
+    __slots__ = ("_bytes", "_made", "_sender", "viewer")
 
     def __init__(self, viewer: Viewer) -> None:
-        self._viewer = viewer
+        self.viewer = viewer
         self._sender = viewer.gateway.remotes.sender(viewer.id)
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._made: set[_Made] = set()
         self._bytes = 0  # of the frames of calls under way
 
     def __bool__(self) -> bool:
-        return bool(self._tasks)
+        return bool(self._made)
 
     # The caller
 
-    def call(self, frame: Frame, wanted: frontend.RemoteCall, size: int) -> None:
-        """Make a call. Its id is the answer, its end a notification. Raises Refused (busy)."""
-        limits = self._viewer.gateway.config.limits
+    async def call(self, frame: Frame, wanted: frontend.RemoteCall, size: int) -> None:
+        """Make a call. Its id is the answer, its end a notification. Raises TielineError."""
+        viewer = self.viewer
+        limits = viewer.gateway.config.limits
         full = self._bytes and self._bytes + size > limits.in_flight_bytes
-        if full or len(self._tasks) >= limits.calls:
+        if full or len(self._made) >= limits.calls:
             raise Refused(Code.BUSY, "too many calls are under way on this connection")
-        self._viewer.asking.begin(frame.id)
-        task = self._viewer.gateway.start(self._made(frame, wanted), f"call of {self._viewer.user:.40}")
-        self._tasks.add(task)
+        timeout_ms = CALL_TIMEOUT_MS if wanted.timeout_ms is None else wanted.timeout_ms
+        body = calling.request(
+            viewer.user, wanted.remotename, wanted.function, wanted.args, timeout_ms, frame.traceparent
+        )
+        made = _Made(self, frame.id, size)
+        self._made.add(made)
         self._bytes += size
-        task.add_done_callback(functools.partial(self._ended, size))
-
-    def _ended(self, size: int, task: asyncio.Task[None]) -> None:
-        self._tasks.discard(task)
-        self._bytes -= size
-
-    async def _made(self, frame: Frame, wanted: frontend.RemoteCall) -> None:
-        viewer = self._viewer
-        request_id = ""
-
-        def accepted(id: str) -> None:
-            nonlocal request_id
-            request_id = id
-            viewer.asking.answered(frame.id, frame.action, {"requestId": id})
-
-        def progress(facts: dict[str, Any]) -> None:
-            viewer.socket.answer(frontend.notification("remote-call-progress", facts))
-
+        viewer.asking.begin(frame.id)
         try:
-            final = await calling.call_raw(
-                viewer.gateway.bus,
-                viewer.user,
-                wanted.remotename,
-                wanted.function,
-                wanted.args,
-                timeout_ms=CALL_TIMEOUT_MS if wanted.timeout_ms is None else wanted.timeout_ms,
-                on_accepted=accepted,
-                on_progress=progress,
-                traceparent=frame.traceparent,
-                abandon=True,
-            )
-            if request_id and final.startswith(_RESULT):
-                viewer.socket.answer(frontend.call_result(request_id, final[len(_RESULT) : -2]))
-                return
-            outcome(final)
-            problem: TielineError = Refused(Code.INTERNAL, "the call ended without a word")
-        except TielineError as exc:
-            problem = exc
-        except Exception:  # the last line: a client always gets an answer, and nobody else is disturbed
-            log.exception("a call could not be made", user=viewer.user)
-            problem = TielineError("something went wrong here")
-        if request_id:
-            facts = {"requestId": request_id, "error": problem.message, "code": problem.code}
-            viewer.socket.answer(frontend.notification(results.ACTION, facts))
-        else:
-            viewer.asking.refused(frame.id, frame.action, problem)
+            made.number = await viewer.gateway.callers.call(viewer.user, body, timeout_ms, made)
+        except TielineError:
+            self.over(made)
+            raise
+
+    def over(self, made: _Made) -> None:
+        """A call that was made has ended."""
+        if made in self._made:
+            self._made.discard(made)
+            self._bytes -= made.size
 
     async def cancel(self, request_id: str, answered: bool) -> bytes:
         """Give a call of this user up. Raises TielineError."""
         try:
-            subject, body = calling.cancellation(self._viewer.user, request_id)
+            subject, body = calling.cancellation(self.viewer.user, request_id)
         except BadSubject:
             raise Refused(Code.NOT_FOUND, _NOT_FOUND) from None
         if not answered:
-            await self._viewer.gateway.bus.publish(subject, body)
+            await self.viewer.gateway.bus.publish(subject, body)
             return b"{}"
         return await self._ask(subject, body)
 
     def closed(self) -> None:
         """Nobody hears the ends of this connection's calls any more; the calls themselves go on."""
-        for task in self._tasks:
-            task.cancel()
+        for made in self._made:
+            self.viewer.gateway.callers.forget(made.number)
+        self._made.clear()
 
     # The owner
 
     async def told(self, told: Told) -> None:
         """A result or an error, as notification or request."""
-        remotes, viewer = self._viewer.gateway.remotes, self._viewer
+        remotes, viewer = self.viewer.gateway.remotes, self.viewer
         call = remotes.calls.ended(told.request_id, viewer.id)
         if call is None:
             self._dropped(told.request_id)
@@ -154,14 +157,14 @@ class Calling:
 
     async def unreadable(self, text: str, reason: str) -> None:
         """A frame that is no JSON: it may have been meant to end a call that is awaited from here."""
-        remotes, viewer = self._viewer.gateway.remotes, self._viewer
+        remotes, viewer = self.viewer.gateway.remotes, self.viewer
         for told in results.salvaged(text, reason):
             if (call := remotes.calls.ended(told.request_id, viewer.id)) is not None:
                 await self._say(call, told.verb, told.body)
 
     async def progress(self, told: frontend.RemoteCallProgress) -> None:
         """How far a call is. Raises Refused (not_found)."""
-        call = self._viewer.gateway.remotes.calls.awaited(told.requestId, self._viewer.id)
+        call = self.viewer.gateway.remotes.calls.awaited(told.requestId, self.viewer.id)
         if call is None:
             self._dropped(told.requestId)
             raise Refused(Code.NOT_FOUND, _NOT_FOUND)
@@ -173,18 +176,18 @@ class Calling:
         try:
             await self._publish(call, verb, body)
         except Unavailable:
-            self._viewer.gateway.start(self._say_later(call, verb, body), f"answer of {call.request_id}")
+            self.viewer.gateway.start(self._say_later(call, verb, body), f"answer of {call.request_id}")
 
     async def _say_later(self, call: OwnedCall, verb: str, body: bytes) -> None:
         """The broker is away: the call may outlive that."""
-        bus = self._viewer.gateway.bus
+        bus = self.viewer.gateway.bus
         with contextlib.suppress(TimeoutError, Unavailable):
             async with asyncio.timeout_at(call.until):
                 await bus.wait_connected()
             await self._publish(call, verb, body)
 
     async def _publish(self, call: OwnedCall, verb: str, body: bytes) -> None:
-        bus = self._viewer.gateway.bus
+        bus = self.viewer.gateway.bus
         subject = subjects.call(call.replica, call.number, verb)
         try:
             await bus.publish(subject, self._sender + body)
@@ -193,7 +196,7 @@ class Calling:
             await bus.publish(subjects.call(call.replica, call.number, "error"), self._sender + error)
 
     async def _confirm(self, call: OwnedCall, verb: str, body: bytes, id: FrameId) -> None:
-        asking = self._viewer.asking
+        asking = self.viewer.asking
         try:
             subject = subjects.call(call.replica, call.number, verb)
             asking.answered(id, results.ACTION, await self._ask(subject, self._sender + body))
@@ -202,20 +205,20 @@ class Calling:
 
     async def _ask(self, subject: str, body: bytes) -> bytes:
         try:
-            outcome((await self._viewer.gateway.bus.request(subject, body, _REPLY)).data)
+            outcome((await self.viewer.gateway.bus.request(subject, body, _REPLY)).data)
         except NoResponders:
             raise Refused(Code.NOT_FOUND, _NOT_FOUND) from None
         return b"{}"
 
     def _dropped(self, request_id: str) -> None:
         metrics.DROPPED_ANSWERS.inc()
-        asked = self._viewer.gateway.remotes.calls.asked(request_id)
+        asked = self.viewer.gateway.remotes.calls.asked(request_id)
         log.info(
             "what was said of a call that is not awaited from there was dropped",
             request=request_id[:140],
-            connection=self._viewer.id,
+            connection=self.viewer.id,
             asked=asked,
-            user=self._viewer.user,
+            user=self.viewer.user,
         )
 
 

@@ -19,7 +19,6 @@ class Limits:
     subscriptions: int = 256  # logs that a connection follows; above: too_large
     calls: int = 256  # remote calls of a connection under way, made or to be answered; above: busy
     remotes: int = 64  # remotes that a connection exposes; above: too_large
-    calls_at_once: int = 16_384  # calls being handed over; above: busy
     wire: int = 64 * 1024  # bytes on their way to the kernel before lanes begin to fill
     send_buffer: int = 128 * 1024  # SO_SNDBUF: a small event waits behind no more than this
     lane: int = 1024 * 1024  # bytes that wait for a viewer per lane; above: caught up from the log

@@ -18,6 +18,7 @@ from websockets.http11 import Request, Response
 from tieline_gateway import metrics
 from tieline_gateway.access import origin_passes
 from tieline_gateway.broadcaster import SessionStreamBroadcaster
+from tieline_gateway.callers import Callers
 from tieline_gateway.close_codes import CloseCode
 from tieline_gateway.config import Config
 from tieline_gateway.heads import Records
@@ -57,6 +58,7 @@ class Gateway:
         self.users = Users(control)
         self.requests = Requests(control, records, config.limits.result_bytes, config.limits.patience)
         self.broadcaster = SessionStreamBroadcaster(control, bulk, reads, records, config.limits, self.start)
+        self.callers = Callers(control)
         self.remotes = Remotes(control, lease, self.requests, config.limits, self.start, self._by_id)
 
     def start(self, work: Coroutine[Any, Any, None], name: str) -> asyncio.Task[None]:
@@ -130,6 +132,7 @@ class Gateway:
                 viewer.check(now, wall)
             self.broadcaster.tick(now)
             self.remotes.tick(now)
+            self.callers.tick(now)
 
     # The end
 

@@ -71,9 +71,7 @@ class Remotes:
     @contextlib.asynccontextmanager
     async def listening(self) -> AsyncIterator[None]:
         """Hear calls, and what becomes of names, until the block is left. Raises Unavailable."""
-        server = await self._bus.serve(
-            subjects.connections(self._lease.id), self._about_connection, limit=self._limits.calls_at_once
-        )
+        calls = await self._bus.subscribe(subjects.connections(self._lease.id), self._about_connection)
         writes = await self._bus.subscribe(
             subjects.bucket_key(subjects.BUCKET_REMOTES, ">"), self._written, on_lost=self.check_all
         )
@@ -81,7 +79,7 @@ class Remotes:
             yield
         finally:
             await writes.close()
-            await server.close(grace=0)
+            await calls.close()
 
     def tick(self, now: float) -> None:
         """Once a second."""
@@ -169,7 +167,13 @@ class Remotes:
 
     # What the remotes service says to a connection
 
-    async def _about_connection(self, received: Received) -> bytes | None:
+    def _about_connection(self, received: Received) -> None:
+        reply = self._answer(received)
+        if received.reply:
+            with contextlib.suppress(Unavailable):
+                self._bus.publish_now(received.reply, reply)
+
+    def _answer(self, received: Received) -> bytes:
         connection, verb = received.subject.split(".")[-2:]
         try:
             value = jsontext.loads(received.data)

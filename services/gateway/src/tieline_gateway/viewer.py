@@ -147,7 +147,7 @@ class Viewer:
         if isinstance(payload, frontend.Auth):
             await self._auth(frame, payload)
         elif isinstance(payload, frontend.RemoteCall):
-            self._calls.call(frame, payload, len(text))
+            await self._calls.call(frame, payload, len(text))
         else:
             await self.asking.put(self.user, frame, action, payload, len(text))
 
