@@ -6,6 +6,7 @@ import time
 from collections.abc import AsyncIterator
 from typing import Any
 
+import openai  # loading it is no part of any wait
 import pytest
 from tieline_agent.assembly import Assembly, CallDelta, Delta, Finished, ReasoningDelta, TextDelta, Usage
 from tieline_agent.model import Model, ModelError, ModelSettings
@@ -13,6 +14,8 @@ from tieline_protocol.errors import Code
 
 from tests.support.eventually import eventually
 from tests.support.model import ModelServer, dripping, model_server, saying, steps
+
+assert openai
 
 HI = [{"role": "user", "content": "hi"}]
 
