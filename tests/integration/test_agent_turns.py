@@ -244,7 +244,7 @@ async def test_a_crash_ends_the_turn_with_the_exit_code_and_what_stderr_said(tmp
             }
             assert status["busy"] is False
             after = await backend.ask("agent.prompt", {"text": "x"})
-            assert after["payload"] == {"code": "INTERNAL_ERROR", "message": "agent not running"}
+            assert after["payload"] == {"code": "INTERNAL_ERROR", "message": "agent not running: boom"}
             await rig.agent.start()
             await backend.opened()
 

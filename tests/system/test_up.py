@@ -10,6 +10,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from tieline import TielineError
 
 from tests.support.eventually import eventually
 from tests.support.frontend import Frontend
@@ -137,6 +138,15 @@ async def test_a_service_that_cannot_start_says_why_in_words(tmp_path: Path) -> 
     reasons = [line for line in system.log.splitlines() if "  | " in line]
     assert reasons
     assert not [line for line in reasons if "{" in line or "[INF]" in line]
+
+
+@pytest.mark.timeout(40)
+async def test_who_names_an_agent_that_cannot_start_reads_why(tmp_path: Path) -> None:
+    agent = f"{sys.executable} -c 'import sys; sys.exit(\"there is no key\")'"
+    async with System(tmp_path, ["--agent", agent]) as system, Frontend(system.url, system.token()) as front:
+        with pytest.raises(TielineError, match=r"agent not running.*: there is no key"):
+            await front.open()
+        assert await front.open(agent="example")
 
 
 async def test_a_token_can_be_minted_for_anybody(shared_system: System) -> None:

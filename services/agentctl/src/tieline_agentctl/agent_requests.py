@@ -24,6 +24,7 @@ from tieline_agentctl.turns import NotAcknowledged
 INITIALIZE_LIMIT = 180.0
 SESSION_LIMIT = 120.0
 CANCEL_LIMIT = 30.0
+_LAST_WORDS = 5  # lines of an agent that has ended: they say why, and nobody can ask for more
 
 _CODES = {
     NOT_FOUND: envelope.NOT_FOUND,
@@ -78,7 +79,7 @@ class AgentRequests:
             raise RequestFailed(envelope.UNKNOWN_ACTION, f"unknown action: {asked.action}")
         conversation = self._conversation()
         if conversation is None:
-            raise _internal("agent not running")
+            raise self._gone("agent not running")
         payload = envelope.fields(asked.payload)
         try:
             return await action(conversation, payload)
@@ -87,10 +88,14 @@ class AgentRequests:
         except NotOffered as failure:
             raise RequestFailed(envelope.BAD_REQUEST, str(failure)) from failure
         except AgentGone as failure:
-            raise _internal("agent not running: it has ended") from failure
+            raise self._gone("agent not running: it has ended") from failure
         except Refused as failure:
             code = _CODES.get(failure.code, envelope.CONFLICT)
             raise RequestFailed(code, failure.code, {"permission_code": failure.code}) from failure
+
+    def _gone(self, message: str) -> RequestFailed:
+        last = " / ".join(self._stderr()[-_LAST_WORDS:])
+        return _internal(f"{message}: {last}" if last else message)
 
     # sessions
 
