@@ -276,3 +276,20 @@ async def test_a_gateway_that_is_not_sure_to_be_alive_hands_no_call_over(
         assert told(owner, "remote-call") == []
         async with echoing(owner):
             assert await works(caller)
+
+
+async def test_a_call_while_the_broker_is_away_is_unavailable_and_its_id_free_again(
+    nats_server: NatsServer, bus: Bus
+) -> None:
+    async with gateway(nats_server.url) as url, frontend(url) as caller:
+        await nats_server.stop()
+        payload = {"remotename": "browser", "function": "echo", "args": {}}
+        for count in (1, 2):
+            await caller.send(id="same", action="remote-call", payload=payload)
+            errors = await caller.until(
+                lambda count=count: (
+                    e if len(e := [f for f in caller.frames if f["type"] == "error"]) == count else None
+                )
+            )
+
+    assert [one["payload"]["code"] for one in errors] == ["unavailable"] * 2

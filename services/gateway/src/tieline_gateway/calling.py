@@ -104,9 +104,9 @@ class Calling:
         viewer.asking.begin(frame.id)
         try:
             made.number = await viewer.gateway.callers.call(viewer.user, body, timeout_ms, made)
-        except TielineError:
-            self.over(made)
-            raise
+        except TielineError as exc:
+            if made in self._made:  # else it was told already: the broker went away meanwhile
+                made.failed(exc)
 
     def over(self, made: _Made) -> None:
         """A call that was made has ended."""
