@@ -147,6 +147,22 @@ Limit = Annotated[int, Field(ge=1, le=1_000)]
 Log = Literal["agent", "workspace"]
 
 
+def _said(description: str) -> Any:
+    """What the reference says of a field."""
+    return Field(description=description)
+
+
+Repo = Annotated[
+    str,
+    _said("the folder of one repository, where a workspace holds several; without it the workspace's own"),
+]
+MessageId = Annotated[
+    str,
+    StringConstraints(min_length=1, max_length=200),
+    _said("minted by the client: a message that is sent again with it is not done twice"),
+]
+
+
 class Empty(Payload):
     """Nothing."""
 
@@ -156,11 +172,20 @@ class Auth(Payload):
 
 
 class SessionOpen(Payload):
-    executor: Name | None = None
-    workspace: Annotated[str, StringConstraints(min_length=1, max_length=1_024)] | None = None
-    agent: Name | None = None
+    executor: Annotated[Name, _said("a name of the operator's; the first one by default")] | None = None
+    workspace: (
+        Annotated[
+            str,
+            StringConstraints(min_length=1, max_length=1_024),
+            _said("a path under the executor's root, made when absent, shared by all who name it"),
+        ]
+        | None
+    ) = None
+    agent: Annotated[Name, _said("a name of the operator's; the first one by default")] | None = None
     title: Title | None = None
-    remotes: Annotated[list[Name], Field(max_length=128)] | None = None
+    remotes: (
+        Annotated[list[Name], Field(max_length=128), _said("whose functions the agent gets as tools")] | None
+    ) = None
 
 
 class SessionList(Payload):
@@ -180,7 +205,9 @@ class SessionRename(OfSession):
 
 class SessionSubscribe(OfSession):
     logs: Annotated[list[Log], Field(min_length=1, max_length=8)] | None = None
-    cursors: dict[Log, str] | None = None
+    cursors: (
+        Annotated[dict[Log, str], _said("by log: a cursor, `start`, `snapshot` or `now`, see Events")] | None
+    ) = None
 
 
 class SessionUnsubscribe(OfSession):
@@ -198,7 +225,9 @@ class AgentSessionNew(OfSession):
 
 
 class AgentSessionLoad(OfSession):
-    acp_session_id: Text | None = None  # the agent's own; without it, the one that the session has
+    acp_session_id: (
+        Annotated[Text, _said("the agent's own id; without it, the one that the session has")] | None
+    ) = None
     mcp_servers: list[dict[str, Any]] | None = None
 
 
@@ -221,9 +250,21 @@ class AgentAuthenticate(OfSession):
 
 class AgentPrompt(OfSession):
     text: str
-    attachments: list[dict[str, Any]] | None = None
-    client_message_id: Annotated[str, StringConstraints(min_length=1, max_length=200)] | None = None
-    queue: bool | None = None
+    attachments: (
+        Annotated[
+            list[dict[str, Any]],
+            _said(
+                "each `{type: image, audio or resource, data: base64, mime_type?, name?}`, of a kind that"
+                " `agent_capabilities` names"
+            ),
+        ]
+        | None
+    ) = None
+    client_message_id: MessageId | None = None
+    queue: (
+        Annotated[bool, _said("while a turn runs, wait for its end and be the next; else that is a conflict")]
+        | None
+    ) = None
 
 
 class PermissionRespond(OfSession):
@@ -262,12 +303,12 @@ class ShellResize(OfSession):
 
 class FileTree(OfSession):
     path: str | None = None
-    depth: Count | None = None
+    depth: Annotated[Count, _said("levels of folders below the path: 1 by default, 0 for all")] | None = None
 
 
 class FileContent(OfSession):
     path: Text
-    repo: str | None = None
+    repo: Repo | None = None
 
 
 class FileSearch(OfSession):
@@ -277,29 +318,36 @@ class FileSearch(OfSession):
 
 class FileUpdate(OfSession):
     path: Text
-    diff: str
-    original_hash: str
-    desired_content: str | None = None
-    repo: str | None = None
+    diff: Annotated[str, _said("a unified diff")]
+    original_hash: Annotated[
+        str,
+        _said(
+            "SHA-256, in hex, of the bytes that the diff was made against; an empty text: whatever is there"
+        ),
+    ]
+    desired_content: (
+        Annotated[str, _said("overwrites the file where the hash or the diff does not fit")] | None
+    ) = None
+    repo: Repo | None = None
 
 
 class FilePath(OfSession):
     path: Text
-    repo: str | None = None
+    repo: Repo | None = None
 
 
 class FileRename(OfSession):
     old_path: Text
     new_path: Text
-    repo: str | None = None
+    repo: Repo | None = None
 
 
 class GitRepo(OfSession):
-    repo: str | None = None
+    repo: Repo | None = None
 
 
 class GitStatus(GitRepo):
-    fresh: bool | None = None
+    fresh: Annotated[bool, _said("ask git now instead of telling what was seen last")] | None = None
 
 
 class GitPull(GitRepo):
@@ -350,23 +398,30 @@ class GitRenameBranch(GitRepo):
 
 
 class GitLog(GitRepo):
-    since: str | None = None
-    target_branch: str | None = None
+    since: Annotated[str, _said("a commit: only those after it")] | None = None
+    target_branch: (
+        Annotated[str, _said("only commits that this branch lacks, where `since` names none")] | None
+    ) = None
     limit: Annotated[int, Field(ge=1, le=500)] | None = None
 
 
 class GitCumulativeDiff(GitRepo):
-    base: Text
-    target_branch: str | None = None
+    base: Annotated[Text, _said("the commit to compare with")]
+    target_branch: (
+        Annotated[str, _said("compare with where this branch was left, where `base` names no commit")] | None
+    ) = None
 
 
 class ProcessStart(OfSession):
     kind: Literal["setup", "cleanup", "dev", "custom", "agent_passthrough"] | None = None
     script_name: str | None = None
     command: Text
-    working_dir: str | None = None
+    working_dir: Annotated[str, _said("within the workspace; its root by default")] | None = None
     env: dict[str, str] | None = None
-    buffer_max_bytes: Annotated[int, Field(ge=0, le=2**40)] | None = None
+    buffer_max_bytes: (
+        Annotated[int, Field(ge=0, le=2**40), _said("how much of its output is kept for `process.get`")]
+        | None
+    ) = None
 
 
 class ProcessStop(OfSession):
@@ -462,7 +517,7 @@ class Resource(Payload):
 class ThreadMessage(OfThread):
     content: Text
     resources: Annotated[list[Resource], Field(max_length=256)] | None = None
-    client_message_id: Annotated[str, StringConstraints(min_length=1, max_length=200)] | None = None
+    client_message_id: MessageId | None = None
 
 
 class ThreadCancel(OfThread):

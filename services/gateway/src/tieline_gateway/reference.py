@@ -124,9 +124,18 @@ def _action(action: Action) -> Iterator[str]:
         yield "| field | type | |\n|---|---|---|"
         for name, field in properties.items():
             kind, bounds = _type(field, schema.get("$defs", {}))
-            yield f"| `{name}` | {kind} | {'; '.join(filter(None, ['' if name in required else 'optional', bounds]))} |"
+            facts = ["" if name in required else "optional", bounds, _described(field)]
+            yield f"| `{name}` | {kind} | {'; '.join(filter(None, facts))} |"
         yield ""
     yield f"Answer: `{action.answer}`\n"
+
+
+def _described(field: dict[str, Any]) -> str:
+    """What the model says of a field itself. The text of a whole class is no such thing."""
+    for place in (field, *field.get("anyOf", ())):
+        if "$ref" not in place and isinstance(text := place.get("description"), str):
+            return text
+    return ""
 
 
 def _type(field: dict[str, Any], shapes: dict[str, Any]) -> tuple[str, str]:
