@@ -81,7 +81,10 @@ class BusSettings:
 
 
 class _Client(Client):
-    """nats-py's client, save that a connection in trouble is always dropped at once and made again."""
+    """nats-py's client, save that a connection in trouble is always dropped at once and made again, and how it writes:
+    the first message of a turn of the loop goes to the socket at once, what follows in the same turn in one go."""
+
+    _written = False  # something was, in this turn of the loop
 
     async def _process_err(self, err_msg: str) -> None:
         if "permissions violation" in err_msg.lower():
@@ -97,15 +100,46 @@ class _Client(Client):
             writer.transport.abort()
         await super()._process_op_err(e)
 
-    def send_now(self, subject: str, data: bytes, reply: str) -> None:
-        """Publish without the detours; what the socket does not take at once is left to the flusher."""
+    @property
+    def flowing(self) -> bool:
+        """Whether the server takes what it is sent, so that nothing needs to wait."""
+        writer = getattr(self._transport, "_io_writer", None)
+        return (
+            writer is not None
+            and self.is_connected
+            and self._pending_data_size < _AT_ONCE
+            and writer.transport.get_write_buffer_size() < _AT_ONCE
+        )
+
+    def send_now(self, subject: str, data: bytes, reply: str, later: bool = False) -> None:
+        """Publish without the detours; what the socket does not take at once is left to the flusher.
+
+        `later`: with the next message, or at the end of this turn.
+        """
         head = f"PUB {subject} {reply} {len(data)}\r\n" if reply else f"PUB {subject} {len(data)}\r\n"
         pieces = (head.encode(), data, b"\r\n")
         self._pending += pieces
         self._pending_data_size += sum(map(len, pieces))
         self.stats["out_msgs"] += 1
         self.stats["out_bytes"] += len(data)
+        if later and not self._written:
+            self._in_this_turn()
+        elif not self._written or self._pending_data_size >= _AT_ONCE:
+            self.write_now()
+            self._leave_to_flusher()
+            if not self._written:
+                self._in_this_turn()
+
+    def _in_this_turn(self) -> None:
+        self._written = True
+        asyncio.get_running_loop().call_soon(self._turn_ended)
+
+    def _turn_ended(self) -> None:
+        self._written = False
         self.write_now()
+        self._leave_to_flusher()
+
+    def _leave_to_flusher(self) -> None:
         if self._pending and self._flush_queue is not None and self._flush_queue.empty():
             self._flush_queue.put_nowait(asyncio.get_running_loop().create_future())
 
@@ -204,6 +238,9 @@ class Bus:
             self.check(reply)
         if not self.connected:
             raise Unavailable("the broker is away")
+        if not headers and self._nc.flowing:
+            self._nc.send_now(subject, data, reply)
+            return
         try:
             await _heeding(self._nc.publish(subject, data, reply, headers))
             self._nc.write_now()
