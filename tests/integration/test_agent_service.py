@@ -6,8 +6,10 @@ import time
 
 import pytest
 from tieline_agent.limits import Limits
+from tieline_protocol import subjects
 from tieline_protocol.bus import BusSettings
 from tieline_protocol.errors import Code, Refused
+from tieline_protocol.messages import Changed
 from tieline_protocol.service import Common, running
 from tieline_remotes.app import make as make_remotes
 from tieline_remotes.config import Config as RemotesConfig
@@ -228,6 +230,44 @@ async def test_threads_are_listed_renamed_and_deleted(chat, model):
     assert caught.value.code is Code.NOT_FOUND
     assert await chat.events() == []
     assert (await chat.rpc("list"))["threads"] == []
+
+
+async def test_changes_of_the_list_are_told(chat, bus, model):
+    model.says(saying("ok"))
+    async with bus.following(subjects.changed(chat.user)) as changes:
+        await chat.create()
+        await chat.ask("hi")
+        await chat.rpc("rename", {"thread_id": chat.thread, "title": "Second"})
+        await chat.rpc("delete", {"thread_id": chat.thread})
+        told = []
+        async for batch in changes:
+            told += [Changed.decode(received.data) for received in batch]
+            if told[-1].change == "removed":
+                break
+
+    assert {(one.what, one.id) for one in told} == {("thread", chat.thread)}
+    assert [one.change for one in told] == ["added", "updated", "updated", "removed"]
+
+
+async def test_a_message_that_waits_is_not_lost_when_too_many_do(chat, model):
+    model.says(dripping({"text": "word "}, 0.05, 200))
+    runs = [await chat.say("hi") for _ in range(64)]
+    with pytest.raises(Refused) as caught:
+        await chat.say("one too many")
+    await chat.command("cancel")
+
+    assert caught.value.code is Code.BUSY
+    assert {(await chat.ended(run))["reason"] for run in (runs[0], runs[-1])} == {"cancelled"}
+
+
+async def test_a_long_answer_reaches_the_log_whole(chat, model):
+    pieces = [f"piece {number} \n" for number in range(3_000)]
+    model.says(steps(*({"text": piece} for piece in pieces)))
+    await chat.ask("go on")
+    deltas = "".join(event["text"] for event in await chat.events("delta"))
+
+    assert deltas == "".join(pieces)
+    assert await chat.texts() == [deltas]
 
 
 async def test_deleting_a_thread_ends_what_goes_on_in_it(chat, model):

@@ -149,3 +149,14 @@ def test_offsets_have_no_holes_whatever_comes_when(steps: list[tuple[str, bool]]
     assert [offset for offset, _ in seen] == list(range(1, len(steps) + 2))
     assert [event["n"] for _, event in seen[1:]] == list(range(len(steps)))
     assert log.last == len(steps) + 1
+
+
+def test_pieces_of_a_chats_answer_travel_together_and_what_follows_them_goes_at_once():
+    numbering = Numbering("ada", "t1", "thread", 7)
+    for _ in range(3):
+        assert numbering.received("delta", b'{"type":"delta"}', 0) == []
+    pieces, message = numbering.received("message", b'{"type":"message"}', 0)
+
+    assert (pieces.first, pieces.last, message.first) == (1, 3, 4)
+    assert pieces.subject.endswith(".t1.thread.delta")
+    assert b'"thread_id":"t1"' in message.data
