@@ -12,7 +12,6 @@ LENIENT := --check-untyped-defs --allow-untyped-defs --allow-untyped-calls --all
 
 .PHONY: help setup up demo check test test-fast test-long bench lock clean
 .DEFAULT_GOAL := help
-FIRST := demo test up
 
 demo: setup ## the main job, end to end, in a scratch repository
 	@$(BIN)/tieline demo
@@ -24,8 +23,7 @@ up: setup ## start the whole system on this machine; Ctrl-C stops it
 	@$(BIN)/tieline up
 
 help: ## this list
-	@for target in $(FIRST) $$(grep -oE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | cut -d: -f1); do echo $$target; done | awk '!seen[$$0]++' | \
-		while read -r target; do grep -hE "^$$target:.*## " $(MAKEFILE_LIST); done | sed -E 's/:[^#]*## /\t/' | expand -t 14
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 14
 
 $(VENV)/.done: requirements.txt constraints.txt $(wildcard libs/*/pyproject.toml services/*/pyproject.toml ops/pyproject.toml)
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "Tieline needs Python 3.11 or newer: make setup PYTHON=python3.12"; exit 1; }
