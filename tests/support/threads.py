@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import secrets
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Callable, Coroutine
 from dataclasses import replace
 from typing import Any
 
@@ -132,7 +132,7 @@ class Chat:
         ]
 
 
-Answering = Callable[[Called], Awaitable[Any]]
+Answering = Callable[[Called], Coroutine[Any, Any, None]]
 
 
 @contextlib.asynccontextmanager
