@@ -78,7 +78,7 @@ class Calling:
 
     def __init__(self, viewer: Viewer) -> None:
         self.viewer = viewer
-        self._sender = viewer.gateway.remotes.sender(viewer.id)
+        self._sender = viewer.gateway.remotes.leaving.sender(viewer.id)
         self._made: set[_Made] = set()
         self._bytes = 0  # of the frames of calls under way
 

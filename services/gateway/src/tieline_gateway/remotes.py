@@ -8,22 +8,22 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import functools
 import secrets
 import time
-from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
+from collections.abc import AsyncIterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 import structlog
 from tieline_protocol import frontend, jetstream, jsontext, subjects
 from tieline_protocol.bus import Bus, Received
-from tieline_protocol.errors import BadMessage, Code, Refused, TielineError, TimedOut, Unavailable
+from tieline_protocol.errors import BadMessage, Code, Refused, TielineError, Unavailable
 from tieline_protocol.frontend import ACTIONS
 from tieline_protocol.leases import ProcessLease
 from tieline_protocol.messages import answer, refusal
 from tieline_protocol.remotes import name_token
 
 from tieline_gateway.config import Limits
+from tieline_gateway.leaving import Leaving, Start
 from tieline_gateway.owned_calls import OwnedCall, OwnedCalls
 from tieline_gateway.registrations import Registered, Registrations
 from tieline_gateway.requests import Requests
@@ -32,8 +32,6 @@ if TYPE_CHECKING:
     from tieline_gateway.viewer import Viewer
 
 log = structlog.get_logger()
-
-Start = Callable[[Coroutine[Any, Any, None], str], "asyncio.Task[None]"]
 
 _TAKEN = answer({})
 _SLACK = 5.0  # s beyond a call's time within which its replica says that it is over
@@ -66,7 +64,7 @@ class Remotes:
         self._acted = False
         self._checking: asyncio.Task[None] | None = None
         self._check_again = False
-        self.leaving = 0  # connections whose end is being told
+        self.leaving = Leaving(bus, lease, requests, start)
 
     @contextlib.asynccontextmanager
     async def listening(self) -> AsyncIterator[None]:
@@ -146,18 +144,13 @@ class Remotes:
         """The socket closed while its registration was under way: it must go again."""
         if viewer.id not in self._viewers:
             self._registrations.left(viewer.id, name)
-            self._leave(viewer.user, viewer.id, set(), [name])
+            self.leaving.begin(viewer.user, viewer.id, set(), [name])
 
     async def disconnect(self, viewer: Viewer, wanted: frontend.OfRemote, trace: str | None) -> bytes:
         """Expose functions no more; the answer's payload. Raises TielineError."""
         async with viewer.remotes_lock:
             self._registrations.left(viewer.id, wanted.remotename)
-            return await self._removed(viewer.user, viewer.id, wanted.remotename, trace)
-
-    async def _removed(self, user: str, connection: str, name: str, trace: str | None = None) -> bytes:
-        action = ACTIONS["remote-disconnect"]
-        facts = {"remotename": name, "connection": connection}
-        return await self._requests.service(action, self._requests.make(action, user, facts, trace))
+            return await self.leaving.removed(viewer.user, viewer.id, wanted.remotename, trace)
 
     async def listed(self, viewer: Viewer, trace: str | None) -> bytes:
         """All remotes of the user; the answer's payload. Raises TielineError."""
@@ -205,7 +198,7 @@ class Remotes:
         viewer = self._viewers.get(connection)
         if viewer is None or not viewer.socket.open or viewer.user != value["user"]:
             if viewer is None and isinstance(name, str):  # it should have gone with its connection
-                self._leave(str(value["user"]), connection, set(), [name])
+                self.leaving.begin(str(value["user"]), connection, set(), [name])
             raise Refused(Code.NOT_FOUND, "the connection is gone")
         if not self._registrations.accepts(connection, name, payload["registration"]):
             raise Refused(Code.CONFLICT, "the remote was registered anew")
@@ -291,38 +284,7 @@ class Remotes:
         replicas = {(call.replica, call.number) for call in self.calls.closed(viewer.id)}
         names = self._registrations.closed(viewer.id)
         if replicas or names:
-            self._leave(viewer.user, viewer.id, replicas, names)
-
-    def _leave(self, user: str, connection: str, calls: set[tuple[str, str]], names: list[str]) -> None:
-        self.leaving += 1
-        self._start(self._left(user, connection, dict(calls), names), f"end of connection {connection}")
-
-    async def _left(self, user: str, connection: str, calls: dict[str, str], names: list[str]) -> None:
-        try:
-            for replica, number in calls.items():  # one word to each replica ends all calls of the connection
-                subject = subjects.call(replica, number, "disconnected")
-                await self._insist(functools.partial(self._bus.publish, subject, self.sender(connection)))
-            for name in names:
-                await self._insist(functools.partial(self._removed, user, connection, name))
-        finally:
-            self.leaving -= 1
-
-    async def _insist(self, work: Callable[[], Coroutine[Any, Any, Any]]) -> None:
-        for _ in range(_TRIES):
-            try:
-                await self._bus.wait_connected()
-                await work()
-            except (Unavailable, TimedOut) as exc:
-                log.info("the end of a connection cannot be told now", error=exc.message)
-                await asyncio.sleep(_PAUSE)
-            except TielineError:  # not there (any more), or somebody else's: all that was wanted
-                return
-            else:
-                return
-
-    def sender(self, connection: str) -> bytes:
-        """What stands before all that a connection says of a call."""
-        return b'{"gateway":"%b","connection":"%b"}\n' % (self._lease.id.encode(), connection.encode())
+            self.leaving.begin(viewer.user, viewer.id, replicas, names)
 
 
 def _registration(record: bytes) -> str | None:

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 from typing import Any
 
 from tieline_protocol.errors import Code, Refused
-from tieline_protocol.frontend import SessionSubscribe, ThreadSubscribe
+from tieline_protocol.frontend import OfThread, Payload, SessionSubscribe, SessionUnsubscribe, ThreadSubscribe
 
 from tieline_gateway.broadcaster import Joined, SessionStreamBroadcaster
 from tieline_gateway.close_codes import CloseCode
-from tieline_gateway.hub import asked
+from tieline_gateway.hub import asked as asked_for
 from tieline_gateway.joining import Follow
 from tieline_gateway.sockets import Socket
 
@@ -20,7 +21,7 @@ LOGS = ("agent", "workspace")
 class Subscriptions:
     """The followed logs of a connection, by session and log."""
 
-    __slots__ = ("_broadcaster", "_close", "_follows", "_most", "_socket")
+    __slots__ = ("_broadcaster", "_close", "_follows", "_lock", "_most", "_socket")
 
     def __init__(
         self,
@@ -33,7 +34,24 @@ class Subscriptions:
         self._socket = socket
         self._close = close
         self._most = most
+        self._lock = asyncio.Lock()
         self._follows: dict[tuple[str, str], Follow] = {}
+
+    async def asked(self, user: str, payload: Payload, answer: Callable[[dict[str, Any]], None]) -> None:
+        """A request to follow something or to stop; in the order in which they came. Raises TielineError."""
+        async with self._lock:
+            match payload:
+                case SessionSubscribe():
+                    await self.subscribe(user, payload, answer)
+                case SessionUnsubscribe():
+                    for name in payload.logs or LOGS:
+                        self.leave(payload.session_id, name)
+                    answer({})
+                case ThreadSubscribe():
+                    await self.subscribe_thread(user, payload, answer)
+                case OfThread():
+                    self.leave(payload.thread_id, "thread")
+                    answer({})
 
     async def subscribe(
         self, user: str, wanted: SessionSubscribe, answer: Callable[[dict[str, Any]], None]
@@ -47,7 +65,7 @@ class Subscriptions:
         for name in names:
             follow = self._follows.get((session, name))
             cursor = cursors.get(name)
-            if follow is not None and (cursor is None or asked(name, cursor) == follow.asked):
+            if follow is not None and (cursor is None or asked_for(name, cursor) == follow.asked):
                 told[name] = {"cursor": str(follow.cursor), "reset": False}
             else:
                 new[name] = cursor
@@ -70,7 +88,7 @@ class Subscriptions:
         """Follow a thread. `answer` is called before the first event. Raises TielineError."""
         thread, cursor = wanted.thread_id, wanted.cursor
         follow = self._follows.get((thread, "thread"))
-        if follow is not None and (cursor is None or asked("thread", cursor) == follow.asked):
+        if follow is not None and (cursor is None or asked_for("thread", cursor) == follow.asked):
             answer({"cursor": str(follow.cursor), "reset": False})
             return
         if follow is None and len(self._follows) >= self._most:

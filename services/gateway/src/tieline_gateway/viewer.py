@@ -25,7 +25,7 @@ from tieline_gateway.asking import Asking, refuse
 from tieline_gateway.calling import Calling
 from tieline_gateway.close_codes import CloseCode, reason
 from tieline_gateway.sockets import Socket
-from tieline_gateway.subscriptions import LOGS, Subscriptions
+from tieline_gateway.subscriptions import Subscriptions
 
 if TYPE_CHECKING:
     from tieline_gateway.gateway import Gateway
@@ -38,7 +38,6 @@ class Viewer:
 
     __slots__ = (
         "_calling",
-        "_lock",
         "_remotes_lock",
         "_subscriptions",
         "asking",
@@ -60,7 +59,6 @@ class Viewer:
         self.asking = Asking(gateway, socket, self._local)
         self._subscriptions: Subscriptions | None = None
         self._calling: Calling | None = None
-        self._lock: asyncio.Lock | None = None
         self._remotes_lock: asyncio.Lock | None = None
         socket.prepare(gateway.config.limits, self)
 
@@ -237,24 +235,11 @@ class Viewer:
                 await self._follow(payload, answer)
 
     async def _follow(self, payload: frontend.Payload, answer: Callable[[dict[str, Any]], None]) -> None:
-        self._lock = self._lock or asyncio.Lock()
-        async with self._lock:  # joining and leaving keep the order in which they were asked for
-            gateway = self.gateway
-            if self._subscriptions is None:
-                most = gateway.config.limits.subscriptions
-                self._subscriptions = Subscriptions(gateway.broadcaster, self.socket, self.close, most)
-            match payload:
-                case frontend.SessionSubscribe():
-                    await self._subscriptions.subscribe(self.user, payload, answer)
-                case frontend.SessionUnsubscribe():
-                    for name in payload.logs or LOGS:
-                        self._subscriptions.leave(payload.session_id, name)
-                    answer({})
-                case frontend.ThreadSubscribe():
-                    await self._subscriptions.subscribe_thread(self.user, payload, answer)
-                case frontend.OfThread():
-                    self._subscriptions.leave(payload.thread_id, "thread")
-                    answer({})
+        gateway = self.gateway
+        if self._subscriptions is None:
+            most = gateway.config.limits.subscriptions
+            self._subscriptions = Subscriptions(gateway.broadcaster, self.socket, self.close, most)
+        await self._subscriptions.asked(self.user, payload, answer)
 
     # The end
 
