@@ -25,6 +25,7 @@ def example(page: str, number: int) -> str:
         ("README.md", 0, "Hello, world."),
         ("docs/python-client.md", 0, "not_found\n"),
         ("docs/python-client.md", 1, "file_write Write note.txt\nhello\n"),
+        ("docs/python-client.md", 2, "opened by ann\n"),
     ],
 )
 async def test_the_example_does_what_it_says(

@@ -4,6 +4,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
+from tieline import Call, Client, Remote
 
 from tests.support.events_page import unknown
 from tests.support.frontend import Frontend
@@ -75,3 +76,42 @@ async def test_a_session_says_nothing_that_the_page_lacks(shared_system: System)
         assert {"plan", "context_window", "available_commands", "session_mode", "session_info"} <= {
             event.type for event in front.events
         }
+
+
+@pytest.mark.timeout(60)
+async def test_a_chat_says_nothing_that_the_page_lacks(shared_system: System) -> None:
+    box = Remote("box")
+
+    @box.function
+    async def open_it(name: str, call: Call) -> str:
+        """Open the box."""
+        await call.progress("opening", 1, 2)
+        if name == "nobody":
+            raise LookupError("nobody is there")
+        return f"opened by {name}"
+
+    calls = "\n".join(f'call box.open_it {{"name": "{name}"}}' for name in ("ann", "nobody"))
+    resources = [{"kind": "system", "subkind": "remote", "content": name} for name in ("box", "gone")]
+    problems: set[str] = set()
+    kinds = set()
+    async with Client(shared_system.url, shared_system.token()) as client, client.serve(box):
+        thread = (await client.request("thread.create", {}))["thread_id"]
+        message = {"thread_id": thread, "content": calls, "resources": resources}
+        async with await client.subscribe_thread(thread) as events:
+            await client.request("thread.message", message)
+            async for event in events:
+                kinds.add(event.type)
+                problems |= set(unknown("thread", event.body))
+                if event.type == "run" and event.body["state"] == "ended":
+                    break
+
+    assert problems == set()
+    assert kinds == {
+        "epoch",
+        "message",
+        "run",
+        "delta",
+        "tool_call",
+        "tool_progress",
+        "tool_result",
+    }

@@ -101,7 +101,8 @@ def up(
     try:
         asyncio.run(until_told(settings, say))
     except (StartFailed, Locked) as exc:
-        say("tieline", f"failed: {exc}")
+        for line in str(exc).splitlines():
+            say("tieline", f"failed: {line}")
         raise typer.Exit(1) from exc
 
 

@@ -168,7 +168,7 @@ class System:
     def _prepared(self) -> Iterator[None]:
         settings = self.settings
         if found := ports.taken(settings.ports):
-            raise StartFailed("; ".join(found))
+            raise StartFailed("\n".join(found))
         run = Path(settings.run)
         shutil.rmtree(run, ignore_errors=True)
         for directory in (run, settings.daemons, settings.logs, settings.roots, settings.data / "nats"):
