@@ -86,6 +86,24 @@ class _Client(Client):
 
     _written = False  # something was, in this turn of the loop
 
+    def __init__(self) -> None:
+        super().__init__()
+        self.direct: dict[int, Callable[[Received], None]] = {}
+
+    async def _process_msg(self, sid: int, subject: bytes, reply: bytes, data: bytes, headers: bytes) -> None:
+        """Requests and answers have bounds of their own: they are handled here, without waiting in a queue."""
+        handler = self.direct.get(sid)
+        if handler is None or sid not in self._subs:
+            await super()._process_msg(sid, subject, reply, data, headers)
+            return
+        self.stats["in_msgs"] += 1
+        self.stats["in_bytes"] += len(data)
+        told = await self._process_headers(headers) if headers else None
+        try:
+            handler(Received(subject.decode(), bytes(data), reply.decode(), told))
+        except Exception:  # one bad message must not end the connection
+            log.exception("a message could not be handled", subject=subject.decode(errors="replace"))
+
     async def _process_err(self, err_msg: str) -> None:
         if "permissions violation" in err_msg.lower():
             await super()._process_err(err_msg)
@@ -256,6 +274,17 @@ class Bus:
             raise Unavailable("the broker is away")
         self._nc.send_now(subject, data, reply)
 
+    def publish_quickly(self, subject: str, data: bytes, reply: str = "", *, later: bool = False) -> bool:
+        """The same where it certainly need not wait; False where it must: `publish` is the way then.
+
+        `later`: something follows in this turn of the loop, and goes in the same write.
+        """
+        self.check(subject, len(data))
+        if not self.connected or not self._nc.flowing:
+            return False
+        self._nc.send_now(subject, data, reply, later)
+        return True
+
     async def flush(self, timeout: float = 5) -> None:
         """Wait until the server has seen all that was published before. Raises Unavailable."""
         try:
@@ -270,16 +299,24 @@ class Bus:
     ) -> Received:
         """One answer, in time. Raises NoResponders, FateUnknown (at the disconnect), TimedOut, Unavailable."""
         token = format(next(self._tokens), "x")
-        future: asyncio.Future[Received] = asyncio.get_running_loop().create_future()
+        loop = asyncio.get_running_loop()
+        future: asyncio.Future[Received] = loop.create_future()
         self._waiting[token] = future
+        expiry = loop.call_later(timeout, _expire, future, timeout)
         try:
-            async with asyncio.timeout(timeout):
-                await self.publish(subject, data, f"{self._inbox}.{token}", headers)
-                received = await future
-        except TimeoutError as exc:
-            raise TimedOut(f"no answer within {timeout:g} s") from exc
+            reply = f"{self._inbox}.{token}"
+            if headers is not None or not self.publish_quickly(subject, data, reply):
+                try:
+                    async with asyncio.timeout(timeout):
+                        await self.publish(subject, data, reply, headers)
+                except TimeoutError as exc:
+                    raise TimedOut(f"no answer within {timeout:g} s") from exc
+            received = await future
         finally:
+            expiry.cancel()
             del self._waiting[token]
+            if future.done() and not future.cancelled():
+                future.exception()  # nobody may have come to wait for it
         if received.headers is not None and received.headers.get("Status") == "503" and not received.data:
             raise NoResponders("nobody is there")
         return received
@@ -323,14 +360,18 @@ class Bus:
     async def serve(
         self,
         subject: str,
-        handler: Callable[[Received], Awaitable[bytes | None]],
+        handler: Callable[[Received], Awaitable[bytes | None] | bytes | None],
         *,
         queue: str = "",
         limit: int = 256,
     ) -> Server:
-        """Answer requests concurrently, `limit` at a time; above it the answer is `busy`. None = stay silent."""
+        """Answer requests concurrently, `limit` at a time; above it the answer is `busy`. None = stay silent.
+
+        A plain function that answers at once makes no task.
+        """
         server = Server(self, handler, limit)
-        server._subscription = await self.subscribe(subject, server._received, queue=queue)
+        server._subscription = Subscription(self, server._received, None)
+        await server._subscription._start(subject, queue, direct=True)
         return server
 
     # Life
@@ -350,7 +391,8 @@ class Bus:
             await asyncio.sleep(wait)
         self._nc.options["allow_reconnect"] = True
         self._inbox = self.inbox()
-        await self._nc.subscribe(f"{self._inbox}.*", cb=self._answered)
+        answers = await self._nc.subscribe(f"{self._inbox}.*", cb=_unused)
+        self._nc.direct[answers._id] = self._answered
         self._complaint = ""
         self._opened = True
         self._connected.set()
@@ -377,15 +419,15 @@ class Bus:
             closed_cb=self._ended,
         )
 
-    async def _answered(self, msg: Msg) -> None:
-        token = msg.subject.rpartition(".")[2]
+    def _answered(self, received: Received) -> None:
+        token = received.subject.rpartition(".")[2]
         exchange = self._exchanges.get(token)
         if exchange is not None:
-            exchange._put(_received(msg))
+            exchange._put(received)
             return
         future = self._waiting.get(token)
         if future is not None and not future.done():
-            future.set_result(_received(msg))
+            future.set_result(received)
 
     async def _failed(self, exc: Exception) -> None:
         if isinstance(exc, SlowConsumerError):
@@ -438,6 +480,15 @@ class Bus:
         await _heeding(self._nc.close())
 
 
+async def _unused(msg: Msg) -> None:
+    """What makes nats-py keep no messages for `next_msg`; all of them are handled directly."""
+
+
+def _expire(future: asyncio.Future[Received], timeout: float) -> None:
+    if not future.done():
+        future.set_exception(TimedOut(f"no answer within {timeout:g} s"))
+
+
 def _received(msg: Msg) -> Received:
     return Received(msg.subject, msg.data, msg.reply, msg.headers)
 
@@ -464,7 +515,7 @@ class Subscription:
         self._on_lost = on_lost
         self._subscription: NatsSubscription | None = None
 
-    async def _start(self, subject: str, queue: str) -> None:
+    async def _start(self, subject: str, queue: str, *, direct: bool = False) -> None:
         settings = self._bus.settings
         self._bus.check(subject)
         try:
@@ -481,6 +532,8 @@ class Subscription:
             raise Unavailable(f"cannot subscribe: {exc}") from exc
         self._subscription = subscription
         self._bus._subscriptions[subscription._id] = self
+        if direct:
+            self._bus._nc.direct[subscription._id] = self._handler
 
     async def _received(self, msg: Msg) -> None:
         try:
@@ -502,4 +555,6 @@ class Subscription:
             if drain and self._bus.connected:
                 await asyncio.wait_for(subscription.drain(), 2)  # type: ignore[no-untyped-call]
             else:
+                self._bus._nc.direct.pop(subscription._id, None)
                 await _heeding(subscription.unsubscribe())
+        self._bus._nc.direct.pop(subscription._id, None)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections import deque
 
 from tieline_protocol.errors import FateUnknown, NoResponders, TimedOut
 from tieline_protocol.received import Received, status
@@ -53,25 +54,37 @@ class Exchange:
     _BOUND = 1024
 
     def __init__(self) -> None:
-        self._answers: asyncio.Queue[Received | None] = asyncio.Queue(self._BOUND)
+        self._answers: deque[Received | None] = deque(maxlen=self._BOUND)
+        self._waiter: asyncio.Future[None] | None = None
 
     def _put(self, received: Received | None) -> None:
-        if self._answers.full():
-            self._answers.get_nowait()
-        self._answers.put_nowait(received)
+        self._answers.append(received)
+        if self._waiter is not None and not self._waiter.done():
+            self._waiter.set_result(None)
 
     def _break(self) -> None:
         self._put(None)
 
     async def next(self, timeout: float) -> Received:
         """The next answer. Raises NoResponders, FateUnknown (at the disconnect), TimedOut (after `timeout` s)."""
-        try:
-            async with asyncio.timeout(timeout):
-                received = await self._answers.get()
-        except TimeoutError as exc:
-            raise TimedOut(f"nothing heard for {timeout:g} s") from exc
+        if not self._answers:
+            loop = asyncio.get_running_loop()
+            waiter = self._waiter = loop.create_future()
+            expiry = loop.call_later(timeout, _expire, waiter)
+            try:
+                await waiter
+            finally:
+                expiry.cancel()
+            if not self._answers:
+                raise TimedOut(f"nothing heard for {timeout:g} s")
+        received = self._answers.popleft()
         if received is None:
             raise FateUnknown("the connection to the broker broke")
         if status(received) == "503" and not received.data:
             raise NoResponders("nobody is there")
         return received
+
+
+def _expire(waiter: asyncio.Future[None]) -> None:
+    if not waiter.done():
+        waiter.set_result(None)

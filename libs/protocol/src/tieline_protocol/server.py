@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+import contextlib
+import functools
+import time
+from collections.abc import Awaitable, Callable, Coroutine
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import structlog
 
@@ -37,7 +40,7 @@ class Server:
     """Requests being answered. `close` stops taking new ones and waits for those under way."""
 
     _bus: Bus
-    _handler: Callable[[Received], Awaitable[bytes | None]]
+    _handler: Callable[[Received], Awaitable[bytes | None] | bytes | None]
     _limit: int
     _subscription: Subscription | None = None
     _tasks: set[asyncio.Task[None]] = field(default_factory=set)
@@ -49,27 +52,54 @@ class Server:
 
     def _received(self, received: Received) -> None:
         if len(self._tasks) >= self._limit:
-            task = asyncio.create_task(self._reply(received, _BUSY), name=f"busy {received.subject}")
-        else:
-            task = asyncio.create_task(self._handle(received), name=f"answer {received.subject}")
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
-
-    async def _handle(self, received: Received) -> None:
-        loop = asyncio.get_running_loop()
-        began = loop.time()
+            self._answer(received, _BUSY)
+            return
+        began = time.perf_counter_ns()
         self.stats.requests += 1
         try:
-            reply = await self._handler(received)
-        except Exception as exc:  # the last line: a handler turns what it expects into replies itself
-            log.exception("a request could not be handled", subject=received.subject)
-            self.stats.errors += 1
-            self.stats.last_error = repr(exc)
-            reply = _BROKEN
+            reply = self._handler(received)
+        except Exception as exc:  # noqa: BLE001  # the last line: a handler turns what it expects into replies itself
+            reply = self._broken(received, exc)
+        if reply is None or isinstance(reply, bytes):
+            self.stats.processing += time.perf_counter_ns() - began
+            if reply is not None:
+                self._answer(received, reply)
+            return
+        task = self._start(self._handle(received, reply, began), f"answer {received.subject}")
+        if isinstance(reply, Coroutine):
+            task.add_done_callback(
+                functools.partial(_close, reply)
+            )  # it may have been cancelled before it began
+
+    def _start(self, work: Coroutine[Any, Any, None], name: str) -> asyncio.Task[None]:
+        task = asyncio.create_task(work, name=name)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        return task
+
+    async def _handle(self, received: Received, working: Awaitable[bytes | None], began: int) -> None:
+        try:
+            reply = await working
+        except Exception as exc:  # noqa: BLE001  # the last line, as above
+            reply = self._broken(received, exc)
         finally:
-            self.stats.processing += int((loop.time() - began) * 1e9)
+            self.stats.processing += time.perf_counter_ns() - began
         if reply is not None:
             await self._reply(received, reply)
+
+    def _broken(self, received: Received, exc: Exception) -> bytes:
+        log.error("a request could not be handled", subject=received.subject, exc_info=exc)
+        self.stats.errors += 1
+        self.stats.last_error = repr(exc)
+        return _BROKEN
+
+    def _answer(self, received: Received, reply: bytes) -> None:
+        if not received.reply:
+            return
+        with contextlib.suppress(TielineError):  # which `_reply` meets again
+            if self._bus.publish_quickly(received.reply, reply):
+                return
+        self._start(self._reply(received, reply), f"answer {received.subject}")
 
     async def _reply(self, received: Received, reply: bytes) -> None:
         if not received.reply:
@@ -96,3 +126,7 @@ class Server:
             task.cancel()
         if self._tasks:
             await asyncio.gather(*self._tasks, return_exceptions=True)
+
+
+def _close(work: Coroutine[Any, Any, Any], _: asyncio.Task[None]) -> None:
+    work.close()
