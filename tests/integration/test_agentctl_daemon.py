@@ -426,3 +426,16 @@ def _occupied(port: int) -> Any:
     sock.bind(("127.0.0.1", port))
     sock.listen()
     return sock
+
+
+async def test_the_end_of_an_agent_is_logged_without_secrets(tmp_path: Path) -> None:
+    script = "import sys; print('password=hunter2-and-more', file=sys.stderr); sys.exit('no API key')"
+    agent = {"command": "python3", "agent_args": ["python3", "-c", script]}
+    (tmp_path / "work").mkdir()
+    async with daemon(tmp_path) as running, running.instance(tmp_path / "work") as it:
+        await it.post("/api/v1/agent/configure", agent)
+        await it.post("/api/v1/start")
+        await eventually(lambda: "the agent ended" in running.process.log)
+
+    assert "no API key" in running.process.log
+    assert "hunter2" not in running.process.log

@@ -234,3 +234,24 @@ async def test_what_is_stored_survives_a_restart_of_the_broker(nats_server, bus)
     await bus.wait_connected()
 
     assert len((await jetstream.read(bus, STREAM, EVENTS, 1)).messages) == 1
+
+
+@pytest.mark.timeout(30)
+async def test_an_entry_that_is_written_while_all_are_read_is_listed_once(bus):
+    bucket = Bucket(bus, subjects.BUCKET_SESSIONS)
+    for number in range(4):
+        await bucket.put(f"u_ada.s{number}", b"old")
+    writing = asyncio.create_task(write_again(bucket))
+    listed = [await bucket.entries("u_ada.*") for _ in range(20)]
+    writing.cancel()
+    await asyncio.gather(writing, return_exceptions=True)
+
+    assert [sorted(entry.key for entry in entries) for entries in listed] == [
+        sorted(f"u_ada.s{number}" for number in range(4))
+    ] * 20
+
+
+async def write_again(bucket):
+    while True:
+        for number in range(4):
+            await bucket.put(f"u_ada.s{number}", b"new")

@@ -269,8 +269,20 @@ class Bucket:
     async def entries(self, keys: str) -> list[Entry]:
         """All entries whose key matches (wildcards allowed), oldest write first. Raises Unavailable."""
         subject = subjects.bucket_key(self.name, keys)
-        found = [self._entry(stored) async for stored in read_all(self._bus, self._stream, subject)]
-        return [entry for entry in found if entry is not None]
+        found: dict[str, Entry | None] = {}
+        seq, end = 1, None
+        while (page := await read(self._bus, self._stream, subject, seq)).messages:
+            # What is written while this reads comes twice, as it was and as it is now, and may come for ever.
+            again = all(stored.subject in found for stored in page.messages)
+            for stored in page.messages:
+                found.pop(stored.subject, None)
+                found[stored.subject] = self._entry(stored)
+            seq = page.messages[-1].seq + 1
+            if again:
+                end = end or await last_sequence(self._bus, self._stream)
+                if seq > end:
+                    break
+        return [entry for entry in found.values() if entry is not None]
 
     def _entry(self, stored: Stored | None) -> Entry | None:
         if stored is None or (stored.headers and _MARKERS & stored.headers.keys()):

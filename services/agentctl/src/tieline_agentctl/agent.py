@@ -21,6 +21,7 @@ from tieline_agentctl.conversation import Conversation
 from tieline_agentctl.epoch import HEADER, Epochs, epoch_of
 from tieline_agentctl.event_queue import EventQueue
 from tieline_agentctl.mcp_tunnel import McpTunnel
+from tieline_agentctl.redact import redacted
 from tieline_agentctl.scope import Scope
 
 __all__ = ["Agent", "AgentFailure", "AgentSettings"]
@@ -28,11 +29,18 @@ __all__ = ["Agent", "AgentFailure", "AgentSettings"]
 log = structlog.get_logger()
 
 _EXIT_PATIENCE = 2.0  # an agent that closed its stdout gets this long to end
+_SILENT_GRACE = 0.5
+_LOGGED_LINES = 5
 _DRAIN_PATIENCE = 1.0  # at a stop, the rest of its output gets this long to find room
 
 
 def timestamp() -> str:
     return clock.nano(wall.now())
+
+
+def _shown(lines: list[str]) -> list[str]:
+    """The last lines, fit for our own log."""
+    return [redacted(line)[0] for line in lines[-_LOGGED_LINES:]]
 
 
 class Agent:
@@ -128,7 +136,8 @@ class Agent:
             return
         if self._running:
             self._state = "stopping"
-            await process.stop(self._settings.stop_grace)
+            talked = conversation.capabilities is not None  # else it has nothing that it could save
+            await process.stop(self._settings.stop_grace if talked else _SILENT_GRACE)
         self._state = "stopped"
         await asyncio.wait([watch], timeout=_DRAIN_PATIENCE)
         if not watch.done():
@@ -161,6 +170,8 @@ class Agent:
         code = -1 if process.exit_code is None else process.exit_code
         lines = process.stderr
         asked_for = self._process is process and self._state in ("stopping", "stopped")
+        if code and not asked_for:
+            log.warning("the agent ended", command=self._command[0], code=code, stderr=_shown(lines))
         error = f"Agent process exited with code {code}" + (": " + "\n".join(lines) if lines else "")
         conversation.exited(
             error, {"exit_code": code, "recent_stderr": lines}, tell_always=code != 0 and not asked_for
