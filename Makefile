@@ -42,7 +42,7 @@ check: setup ## formatting, lint, types
 	$(BIN)/mypy $(LENIENT) tests bench
 
 test-fast: setup ## pure modules and their properties
-	$(BIN)/pytest -q tests/unit
+	$(BIN)/pytest -q -m "not long" tests/unit
 
 test-long: setup ## real limits, many schedules
 	HYPOTHESIS_PROFILE=long $(BIN)/pytest -q --timeout 600 tests/unit
