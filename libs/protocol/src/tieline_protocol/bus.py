@@ -341,10 +341,14 @@ class Bus:
         *,
         queue: str = "",
         on_lost: Callable[[], None] | None = None,
+        direct: bool = False,
     ) -> Subscription:
-        """Call a plain function for each message, in order. `on_lost`: messages were dropped, or the link was down."""
+        """Call a plain function for each message, in order. `on_lost`: messages were dropped, or the link was down.
+
+        `direct`: where the message is read, without a queue: none is dropped, and the next one waits for the function.
+        """
         subscription = Subscription(self, handler, on_lost)
-        await subscription._start(subject, queue)
+        await subscription._start(subject, queue, direct=direct)
         return subscription
 
     @contextlib.asynccontextmanager
@@ -370,8 +374,7 @@ class Bus:
         A plain function that answers at once makes no task.
         """
         server = Server(self, handler, limit)
-        server._subscription = Subscription(self, server._received, None)
-        await server._subscription._start(subject, queue, direct=True)
+        server._subscription = await self.subscribe(subject, server._received, queue=queue, direct=True)
         return server
 
     # Life
@@ -515,7 +518,7 @@ class Subscription:
         self._on_lost = on_lost
         self._subscription: NatsSubscription | None = None
 
-    async def _start(self, subject: str, queue: str, *, direct: bool = False) -> None:
+    async def _start(self, subject: str, queue: str, *, direct: bool) -> None:
         settings = self._bus.settings
         self._bus.check(subject)
         try:
