@@ -54,7 +54,10 @@ def make(config: Config) -> App:
                 "rename": sessions.rename,
             }
             async with serving(buses[0], name="streams", version="0.1.0", endpoints=endpoints):
-                yield {}
+                try:
+                    yield {}
+                finally:
+                    sessions.stop_opening()
 
     return app
 

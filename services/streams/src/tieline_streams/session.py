@@ -15,6 +15,7 @@ from tieline_protocol.messages import InstanceRecord, SessionRecord, SessionStat
 
 from tieline_streams.agent_tools import AgentTools
 from tieline_streams.executors import Wanted
+from tieline_streams.failing import as_unavailable, explained
 from tieline_streams.instance import Instance
 from tieline_streams.journal import Journal
 from tieline_streams.operations import Operations
@@ -24,6 +25,8 @@ from tieline_streams.stream_manager import Execution, StreamManager
 from tieline_streams.workspace_callbacks import WorkspaceStreamCallbacks
 
 log = structlog.get_logger()
+
+_STORE = 1.0
 
 CLIENT = {"client_name": "tieline-streams", "client_version": "0.1"}
 
@@ -99,6 +102,9 @@ class Session:
                 if task.done():
                     task.result()  # it never ends by itself: this raises
             await living
+        except Exception:
+            await self._not_opened(Unavailable("something broke"), "something broke")
+            raise
         finally:
             for task in [living, *working]:
                 task.cancel()
@@ -107,7 +113,7 @@ class Session:
                 await self._disconnect()
                 await self._close_instance(Ending("failed"))
             if not self.opened.done():
-                self.opened.set_exception(Unavailable("the session could not be opened"))
+                self.opened.set_exception(as_unavailable(Unavailable("the session ended"), self.id))
             self.opened.exception()  # nobody may be waiting for it any more
             self.finished.set()
 
@@ -120,25 +126,37 @@ class Session:
             if not starting.done():
                 starting.cancel()
             await asyncio.gather(starting, return_exceptions=True)
-            self._started(starting)
+            await self._started(starting)
             ending = await self._ending
         finally:
             starting.cancel()
         await self._finish(ending)
 
-    def _started(self, starting: asyncio.Task[None]) -> None:
+    async def _started(self, starting: asyncio.Task[None]) -> None:
         if starting.cancelled():
-            self.opened.set_exception(Unavailable("the session was closed while it opened"))
+            ending = self._ending.result()
+            told = Unavailable(ending.reason or "the session was closed while it opened")
+            await self._not_opened(told, ending.reason if ending.state == "failed" else None)
             return
-        exc = starting.exception()
-        if exc is None:
+        if (exc := starting.exception()) is None:
             self.opened.set_result(None)
             return
         if not isinstance(exc, TielineError):
             log.error("a session could not be opened", session=self.id, exc_info=exc)
-            exc = TielineError(f"the session could not be opened: {type(exc).__name__}")
-        self.opened.set_exception(exc)
-        self.end("failed", exc.message)
+        why = as_unavailable(exc, self.id)
+        self.end("failed", why.message)
+        await self._not_opened(why, why.message)
+
+    async def _not_opened(self, why: TielineError, failed: str | None) -> None:
+        """Stored before it is told, so that whoever hears it finds it in the list. The log says it at the end."""
+        if failed is not None and self.state not in ("closed", "failed"):
+            try:
+                async with asyncio.timeout(_STORE):
+                    await self.ledger.write(state="failed", reason=failed)
+            except TimeoutError:
+                log.warning("that a session failed could not be stored yet", session=self.id)
+        if not self.opened.done():
+            self.opened.set_exception(as_unavailable(why, self.id))
 
     # The start
 
@@ -170,7 +188,11 @@ class Session:
         # once, at the connect, and has none before the start.
         await self.instance.do("start", {}, self.limits.http)
         await self._connect(record, headers)
-        await self._initialize(place)
+        try:
+            await self._initialize(place)
+        except TielineError as exc:
+            assert self.manager is not None
+            raise await explained(exc, self.instance, self.manager) from exc
         await self.set_state("ready")
 
     async def _connect(self, record: InstanceRecord, headers: dict[str, str]) -> None:

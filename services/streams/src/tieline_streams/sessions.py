@@ -59,6 +59,13 @@ class Sessions:
             session.end("released")
         await self._group.__aexit__(kind, exc, trace)
 
+    def stop_opening(self) -> None:
+        """The service stops: whoever waits for a session to open is told now, and what was begun is undone."""
+        self._stopping = True
+        for session in self._opens.values():
+            if not session.opened.done():
+                session.end("failed", "the service stopped while the session opened")
+
     def __len__(self) -> int:
         return len(self._sessions)
 
@@ -83,21 +90,22 @@ class Sessions:
 
     async def _opened_elsewhere(self, request: Request, id: str) -> dict[str, Any]:
         """What became of an open that is asked about again. Raises TielineError."""
-        key = subjects.session_key(request.user, id)
+        key, named = subjects.session_key(request.user, id), {"session_id": id}
         try:
             async with asyncio.timeout(max(request.budget_ms, 0) / 1000):
                 while True:
                     entry = await self._parts.sessions.get(key)
                     if entry is None and id not in self._making:
-                        raise Unavailable("the session could not be opened")
+                        raise Unavailable("the session could not be opened", details=named)
                     record = SessionRecord.decode(entry.value) if entry is not None else None
                     if record is not None and record.state == "ready":
                         return {"session_id": id, "state": record.state}
                     if record is not None and record.state != "opening":
-                        raise Unavailable(record.reason or "the session was closed while it opened")
+                        why = record.reason or "the session was closed while it opened"
+                        raise Unavailable(why, details=named)
                     await asyncio.sleep(_LOOK)
         except TimeoutError:
-            raise Unavailable("the session is not ready in time") from None
+            raise Unavailable("the session is not ready in time", details=named) from None
 
     async def list(self, request: Request) -> dict[str, Any]:
         wanted = read(payloads.List, request.payload)

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
-from tieline_protocol.errors import Unavailable
+import asyncio
+import contextlib
+
+from tieline_protocol.errors import TielineError, Unavailable
 from tieline_protocol.messages import InstanceRecord
 
 from tieline_streams.config import StaticExecutor
 from tieline_streams.executors import Wanted, control
+
+_UNDO = 1.5
 
 
 class Static:
@@ -14,7 +19,22 @@ class Static:
         self._settings = settings
 
     async def open(self, wanted: Wanted) -> InstanceRecord:
-        return await control.create(self._settings.control_url, self._token(), wanted)
+        making = asyncio.create_task(
+            control.create(self._settings.control_url, self._token(), wanted), name=f"make {wanted.session}"
+        )
+        try:
+            return await asyncio.shield(making)
+        except asyncio.CancelledError:
+            await self._undo(making, wanted.session)
+            raise
+
+    async def _undo(self, making: asyncio.Task[InstanceRecord], session: str) -> None:
+        """Nobody waits for it any more, and the daemon may have it already."""
+        with contextlib.suppress(TielineError, TimeoutError):
+            async with asyncio.timeout(_UNDO):
+                await self.close(await making, session)
+        making.cancel()
+        await asyncio.gather(making, return_exceptions=True)
 
     async def close(self, record: InstanceRecord, session: str) -> None:
         await control.delete(self._settings.control_url, record.token, record.instance)
