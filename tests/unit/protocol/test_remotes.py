@@ -1,6 +1,5 @@
 from hypothesis import given
 from hypothesis import strategies as st
-
 from tieline_protocol import subjects
 from tieline_protocol.remotes import External, RemoteFunction, RemoteRecord, name_token
 
