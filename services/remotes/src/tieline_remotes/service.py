@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import itertools
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator, Awaitable, Iterable
 from typing import Any
 
 import structlog
@@ -16,7 +16,7 @@ from tieline_protocol.errors import BadMessage, Code, Refused, TielineError, Una
 from tieline_protocol.messages import Changed, Request, answer, refusal
 from tieline_protocol.remotes import LONGEST_TIMEOUT_MS, External, RemoteRecord
 
-from tieline_remotes.calls import BEAT, Asked, Call, Calls, Cancel, Effect
+from tieline_remotes.calls import BEAT, Asked, Call, Calls, Cancel, Effect, Tell
 from tieline_remotes.connection import RemoteConnection, Stale, cancel
 from tieline_remotes.directory import Directory, Registration
 from tieline_remotes.external import Externals
@@ -153,7 +153,9 @@ class Remotes:
             return refusal(exc)
         IN_FLIGHT.set(len(self._calls))
         request_id = f"{self._lease.id}-{number}"
-        await self._bus.publish(received.reply, b'{"accepted":{"requestId":"%b"}}' % request_id.encode())
+        accepted = b'{"accepted":{"requestId":"%b"}}' % request_id.encode()
+        if not self._bus.publish_quickly(received.reply, accepted, later=record.external is None):
+            await self._bus.publish(received.reply, accepted)
         try:
             if record.external is not None:
                 self._call_external(call, request_id, record.external, function, args)
@@ -229,7 +231,7 @@ class Remotes:
             effects = self._calls.answered(call.id, call.asked, calling.result(raw), len(raw))
             await self._perform(effects or [])
 
-    async def _about_call(self, received: Received) -> bytes | None:
+    def _about_call(self, received: Received) -> bytes | Awaitable[bytes]:
         """What gateways and callers say of a call that this replica minted."""
         number, verb = received.subject.split(".")[-2:]
         head, _, body = received.data.partition(b"\n")
@@ -245,6 +247,24 @@ class Remotes:
             DROPPED.inc()
             log.info("dropped", call=number, verb=verb, sender=head.decode(errors="replace")[:200])
             return refusal(Refused(Code.NOT_FOUND, "there is no such request"))
+        if left := self._told(effects):
+            return self._performed(left)
+        self._count()
+        return answer({})
+
+    def _told(self, effects: list[Effect]) -> list[Effect]:
+        """Tell what can be told at once; what is left needs to wait for something."""
+        for position, effect in enumerate(effects):
+            if not isinstance(effect, Tell):
+                return effects[position:]
+            try:
+                if not self._bus.publish_quickly(effect.reply, effect.message):
+                    return effects[position:]
+            except TielineError:  # which `_perform` meets again
+                return effects[position:]
+        return []
+
+    async def _performed(self, effects: list[Effect]) -> bytes:
         await self._perform(effects)
         return answer({})
 
