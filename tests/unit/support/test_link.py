@@ -1,6 +1,7 @@
 """The hop that other tests cut must itself do what it says."""
 
 import asyncio
+import contextlib
 from collections.abc import AsyncIterator
 
 import pytest
@@ -11,7 +12,10 @@ from tests.support.link import Link
 
 @pytest.fixture
 async def echo() -> AsyncIterator[Link]:
+    answering: set[object] = set()
+
     async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        answering.add(writer)
         try:
             while data := await reader.read(65_536):
                 writer.write(data)
@@ -20,10 +24,14 @@ async def echo() -> AsyncIterator[Link]:
             pass
         finally:
             writer.close()
+            with contextlib.suppress(OSError):
+                await writer.wait_closed()
+            answering.discard(writer)
 
     server = await asyncio.start_server(answer, "127.0.0.1", 0)
     async with server, Link("127.0.0.1", server.sockets[0].getsockname()[1]) as link:
         yield link
+    await eventually(lambda: not answering)  # nothing open is left to the next test
 
 
 async def test_bytes_pass_both_ways(echo: Link) -> None:
