@@ -65,7 +65,7 @@ class Callers:
     @contextlib.asynccontextmanager
     async def listening(self) -> AsyncIterator[None]:
         """Hear answers until the block is left. Raises Unavailable."""
-        subscription = await self._bus.subscribe(f"{self._inbox}.*", self._heard)
+        subscription = await self._bus.subscribe(f"{self._inbox}.*", self._heard, direct=True)
         ended = self._bus.on_disconnect(self._lost)
         try:
             yield

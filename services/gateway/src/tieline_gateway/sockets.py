@@ -37,11 +37,12 @@ class Socket(ServerConnection):
     """A viewer's socket. `send` of the library is not used."""
 
     # Slots, since one attribute more in the library's own dict would make each connection 2 KiB larger.
-    __slots__ = ("_control_bytes", "_lane_bytes", "_lanes", "reader", "stuck_since", "token")
+    __slots__ = ("_control_bytes", "_gathered", "_lane_bytes", "_lanes", "reader", "stuck_since", "token")
 
     def __init__(self, *args: Any, **options: Any) -> None:
         super().__init__(*args, **options)
         self._lane_bytes = self._control_bytes = 0
+        self._gathered: list[Data] | None = None  # answers of this turn of the loop after its first
         self._lanes: Lanes | None = None  # made when the socket is full for the first time
         self.token: str | None = None
         self.stuck_since: float | None = None  # full, and not emptied since
@@ -67,18 +68,45 @@ class Socket(ServerConnection):
         """Write events, or let them wait; False where too much waits: the owner must be caught up later."""
         if self.protocol.state is not OPEN:
             return True
+        if self._gathered:
+            self._write_gathered()
         if not self.paused:
             self.transport.write(frames)
             return True
         return self._waiting().event(lane, owner, frames)
 
     def answer(self, frame: Data) -> None:
-        """Write an answer or a notification, before events that wait in the lower lane."""
+        """Write an answer or a notification, before events that wait in the lower lane.
+
+        The first of a turn of the loop goes at once, what follows in the same turn in one write.
+        """
         if self.protocol.state is not OPEN:
             return
-        if not self.paused:
+        if self._gathered is not None:
+            self._gathered.append(frame)
+        elif self.paused:
+            self._let_wait(frame)
+        else:
             self.transport.write(frame)
-        elif not self._waiting().answer(frame) and self.reader is not None:
+            self._gathered = []
+            self.loop.call_soon(self._turn_ended)
+
+    def _turn_ended(self) -> None:
+        self._write_gathered()
+        self._gathered = None
+
+    def _write_gathered(self) -> None:
+        frames, self._gathered = self._gathered, []
+        if not frames or self.protocol.state is not OPEN:
+            return
+        if not self.paused:
+            self.transport.writelines(frames)
+            return
+        for frame in frames:
+            self._let_wait(frame)
+
+    def _let_wait(self, frame: Data) -> None:
+        if not self._waiting().answer(frame) and self.reader is not None:
             self.reader.flooded()
 
     def room(self, lane: int) -> bool:
@@ -99,6 +127,8 @@ class Socket(ServerConnection):
         """Say goodbye without waiting: what waits is dropped, and after `seconds` the connection is cut."""
         if self.protocol.state is not OPEN:
             return
+        if self._gathered:
+            self._write_gathered()
         self._lanes = None
         self.protocol.send_close(code, reason)
         self.send_data()
