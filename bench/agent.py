@@ -25,7 +25,7 @@ _EVERY = 1 / 30  # seconds between two deltas of a run
 
 
 def measure(folder: Path, quick: bool, say: Callable[[str], None]) -> list[Figure]:
-    repetitions, deltas = (1, 30) if quick else (5, 120)
+    repetitions, deltas = (1, 30) if quick else (5, 90)
     p50: list[float] = []
     p99: list[float] = []
     late: list[float] = []

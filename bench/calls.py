@@ -49,7 +49,7 @@ class Ends:
 
 
 def measure(folder: Path, quick: bool, say: Callable[[str], None]) -> list[Figure]:
-    repetitions = 3 if quick else 9
+    repetitions = 3 if quick else 7
     counts = {"calls": 3_000, "requests": 15_000}  # with 128 under way
     single = {"calls": 400, "requests": 1_200}
     if quick:
