@@ -22,7 +22,9 @@ from tests.support.streams import Frontend
 @pytest.fixture
 def known(tmp_path: Path) -> Executors:
     """The first of each is the default: a local daemon, and the example agent."""
-    local = {"kind": "local", "root": str(tmp_path / "work")}
+    # Whatever the start-up files of whoever runs this do is none of its business.
+    env = {"AGENTCTL_SHELL_COMMAND": "/bin/sh"}
+    local = {"kind": "local", "root": str(tmp_path / "work"), "env": env}
     agent = {"command": [sys.executable, "-m", "tieline_agentctl.example_agent"]}
     return Executors.model_validate({"executors": {"local": local}, "agents": {"example": agent}})
 
@@ -48,6 +50,7 @@ async def test_a_session_has_a_daemon_of_its_own_that_ends_with_it(
         user = Frontend(bus)
         session = await user.open(workspace="project")
         running = left(session)
+        files = sorted(one.name for one in (tmp_path / "tieline-agentctl").iterdir())
         await user.command("agent.prompt", {"text": "say hello\nask May I"})
         asked = (await user.until("agent", "permission_request", timeout=15))["pending_id"]
         request = (await user.events("agent", "permission_request"))[0]["request_id"]
@@ -61,6 +64,8 @@ async def test_a_session_has_a_daemon_of_its_own_that_ends_with_it(
         await user.command("session.close", budget_ms=20_000)
 
     assert running
+    assert files == [session]
+    assert list((tmp_path / "tieline-agentctl").iterdir()) == []
     assert decided == {"status": "resolved"}
     assert tree["root"]["is_dir"] is True
     assert created["success"] is True
@@ -87,6 +92,7 @@ async def test_what_a_killed_service_left_running_is_ended_at_the_next_start(
         await service.start()
         await user.until("agent", "session", state="failed", timeout=15)
         await eventually(lambda: not left(session), timeout=15)
+        await eventually(lambda: not list((tmp_path / "tieline-agentctl").iterdir()), timeout=5)
 
 
 @pytest.mark.timeout(40)

@@ -88,7 +88,11 @@ def executors(settings: Settings, python: str, agentctl_url: str) -> dict[str, A
     agents: dict[str, Any] = {}
     if settings.agent is not None:
         agents["agent"] = {"command": list(settings.agent), "env": {}, "env_from": list(settings.agent_env)}
-    agents["example"] = {"command": list(EXAMPLE_AGENT), "env": {}, "env_from": []}
+    agents["example"] = {
+        "command": list(EXAMPLE_AGENT),
+        "env": {"TIELINE_EXAMPLE_AGENT_STATE": str(settings.data / "example-agent")},
+        "env_from": [],
+    }
     guarded = [python, "-m", "tieline_ops.lifeline", str(settings.lifeline), str(settings.daemons), "--"]
     return {
         "executors": {
@@ -99,7 +103,12 @@ def executors(settings: Settings, python: str, agentctl_url: str) -> dict[str, A
                 "root": root,
                 "routes": "field",
             },
-            "local": {"kind": "local", "root": root, "command": [*guarded, python, "-m", "tieline_agentctl"]},
+            "local": {
+                "kind": "local",
+                "root": root,
+                "command": [*guarded, python, "-m", "tieline_agentctl"],
+                "state": str(settings.run / "local"),
+            },
         },
         "agents": agents,
     }

@@ -12,6 +12,8 @@ def test_the_local_agentctl_is_the_default_executor_and_the_example_agent_the_de
     assert list(told["executors"]) == ["static", "local"]
     assert told["executors"]["static"]["control_url"] == "http://127.0.0.1:1"
     assert told["executors"]["static"]["root"] == "/data/workspaces"
+    assert told["executors"]["local"]["state"] == "/data/run/local"
+    assert told["agents"]["example"]["env"] == {"TIELINE_EXAMPLE_AGENT_STATE": "/data/example-agent"}
     assert list(told["agents"]) == ["example"]
 
 

@@ -42,7 +42,12 @@ class LocalExecutor(_Settings):
     root: Path
     command: tuple[str, ...] = ("python", "-m", "tieline_agentctl")
     env: dict[str, str] = Field(default_factory=dict)
+    state: Path | None = None  # where each daemon has a directory while its session lives
     routes: Spelling = "field"
+
+    @property
+    def directories(self) -> Path:
+        return (self.state or self.root.parent / "tieline-agentctl").absolute()
 
 
 ExecutorSettings = Annotated[StaticExecutor | LocalExecutor, Field(discriminator="kind")]

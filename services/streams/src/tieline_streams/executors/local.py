@@ -13,7 +13,6 @@ import secrets
 import shutil
 import signal
 import sys
-import tempfile
 from pathlib import Path
 
 import structlog
@@ -39,7 +38,12 @@ class Local:
 
     async def open(self, wanted: Wanted) -> InstanceRecord:
         nonce = secrets.token_hex(16)
-        directory = Path(tempfile.mkdtemp(prefix="tieline-agentctl-"))
+        directory = self._directory(wanted.session)
+        try:
+            _forget(directory)
+            directory.mkdir(mode=0o700, parents=True)
+        except OSError as exc:
+            raise Unavailable(f"the daemon has no place for its files: {exc.strerror}") from exc
         ready = directory / "ready.json"
         argv = [*self._command(), "-port", "0", "-ready-file", str(ready)]
         try:
@@ -54,7 +58,7 @@ class Local:
                     start_new_session=True,
                 )
         except OSError as exc:
-            shutil.rmtree(directory, ignore_errors=True)
+            _forget(directory)
             raise Unavailable(f"the daemon cannot be started: {exc.strerror}") from exc
         self._running[wanted.session] = (process, directory)
         try:
@@ -72,6 +76,10 @@ class Local:
         elif record.pid is not None:
             await _end_foreign(record.pid, session)
         await _end_orphans(session)
+        _forget(self._directory(session))  # also what a process that was killed left
+
+    def _directory(self, session: str) -> Path:
+        return self._settings.directories / session
 
     async def _end(self, session: str) -> None:
         process, directory = self._running.pop(session)
@@ -84,7 +92,7 @@ class Local:
         finally:
             _signal_group(process.pid, signal.SIGKILL)
             await process.wait()
-            shutil.rmtree(directory, ignore_errors=True)
+            _forget(directory)
 
     def _command(self) -> list[str]:
         first, *rest = self._settings.command
@@ -103,6 +111,10 @@ class Local:
             **self._settings.env,
             MARK: wanted.session,
         }
+
+
+def _forget(directory: Path) -> None:
+    shutil.rmtree(directory, ignore_errors=True)
 
 
 async def _ready_url(process: asyncio.subprocess.Process, ready: Path) -> str:
