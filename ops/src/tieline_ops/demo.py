@@ -215,7 +215,8 @@ async def _system(root: Path, say: Say) -> AsyncIterator[dict[str, Any]]:
         stdin=asyncio.subprocess.DEVNULL,
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.STDOUT,
-        env={**os.environ, "OPENAI_API_KEY": ""},  # a script answers the same at every run, and costs nothing
+        # A script answers the same at every run, and costs nothing; the user's own shell may take long to begin.
+        env={**os.environ, "OPENAI_API_KEY": "", "SHELL": "/bin/sh"},
         start_new_session=True,  # Ctrl-C is for us; we then stop it
         preexec_fn=_stop_with_us if sys.platform == "linux" else None,
     )
