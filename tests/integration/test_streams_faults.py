@@ -494,64 +494,6 @@ async def _tool_calls(user: Frontend, wanted: int) -> bool:
 # The service itself
 
 
-async def test_a_session_of_a_service_that_stopped_ends_at_the_next_start(
-    nats_server: NatsServer, bus: Bus, known: Executors, daemon: Agentctl
-) -> None:
-    user = Frontend(bus)
-    async with streams.running(nats_server.url, known, LIMITS):
-        await user.open()
-        await user.command("agent.prompt", {"text": "x"})
-    assert daemon.instances == {}
-    before = await user.log("agent")
-
-    async with streams.running(nats_server.url, known, LIMITS):
-        await user.until("agent", "session", state="failed")
-        await eventually(lambda: _state(user, "failed"))
-    after = await user.log("agent")
-
-    first, second = before[-1].cursor, after[len(before)]
-    assert [one.event for one in before if one.event["type"] == "turn"][-1]["reason"] == "disconnected"
-    assert second.event == {"type": "epoch", "previous": first.epoch, "last": first.offset, "clean": True}
-    assert second.cursor.epoch > first.epoch
-    assert after[-1].event["state"] == "failed"
-
-
-async def _state(user: Frontend, wanted: str) -> bool:
-    return [one["state"] for one in (await user.rpc("list"))["sessions"]] == [wanted]
-
-
-@pytest.mark.timeout(40)
-async def test_a_session_of_a_service_that_was_killed_ends_unclean_at_the_next_start(
-    nats_server: NatsServer, bus: Bus, daemon: Agentctl, known: Executors, tmp_path: Path
-) -> None:
-    file = tmp_path / "executors.json"
-    file.write_text(known.model_dump_json())
-    args = ["--executors-file", str(file), "--nats-url", nats_server.url, "--log-format", "text"]
-    user = Frontend(bus)
-    async with Process("tieline_streams", tmp_path / "run", args, timeout=15) as service:
-        await user.open()
-        await user.command("agent.prompt", {"text": "x", "client_message_id": "m1"})
-        before = (await user.log("agent"))[-1].cursor
-        await service.kill()
-        await service.start()
-        await user.until("agent", "session", state="failed")
-        await eventually(lambda: _state(user, "failed"))
-        assert await service.stop() == 0
-
-    log = await user.log("agent")
-    opening = next(one for one in log if one.cursor.epoch > before.epoch)
-    turns = [one.event for one in log if one.event["type"] == "turn"]
-    assert opening.event == {"type": "epoch", "previous": before.epoch, "last": before.offset, "clean": False}
-    assert turns[-1] == {
-        "type": "turn",
-        "generation": 1,
-        "state": "ended",
-        "client_message_id": "m1",
-        "reason": "disconnected",
-    }
-    assert daemon.instances == {}
-
-
 @pytest.mark.timeout(40)
 async def test_an_open_that_died_with_its_service_is_told_to_whoever_asks_again(
     nats_server: NatsServer, bus: Bus, daemon: Agentctl, known: Executors, tmp_path: Path

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 from tieline_protocol.bus import Bus
+from tieline_protocol.errors import TielineError
 from tieline_streams.config import Executors
 from tieline_streams.executors.local import MARK, is_ours
 
@@ -78,7 +79,7 @@ async def _shell(user: Frontend, wanted: str) -> bool:
 
 
 @pytest.mark.timeout(60)
-async def test_what_a_killed_service_left_running_is_ended_at_the_next_start(
+async def test_a_daemon_outlives_a_killed_service_and_its_turn_goes_on(
     nats_server: NatsServer, bus: Bus, known: Executors, tmp_path: Path
 ) -> None:
     file = tmp_path / "executors.json"
@@ -87,22 +88,61 @@ async def test_what_a_killed_service_left_running_is_ended_at_the_next_start(
     user = Frontend(bus)
     async with Process("tieline_streams", tmp_path / "run", args, timeout=15) as service:
         session = await user.open()
+        await user.command("agent.prompt", {"text": "say hello\nask May I"})
+        await user.until("agent", "permission_request", timeout=15)
+        before = [pid for pid in left(session) if is_ours(pid, session)]
         await service.kill()
-        assert left(session)
         await service.start()
-        await user.until("agent", "session", state="failed", timeout=15)
-        await eventually(lambda: not left(session), timeout=15)
-        await eventually(lambda: not list((tmp_path / "tieline-agentctl").iterdir()), timeout=5)
+        asked = await eventually(lambda: _open(user), timeout=20)
+        answer = {name: asked[name] for name in ("pending_id", "request_id")}
+        await eventually(lambda: _decided(user, {**answer, "option_id": "allow"}), timeout=10)
+        ended = await user.until("agent", "turn", timeout=15, generation=1, state="ended")
+        after = [pid for pid in left(session) if is_ours(pid, session)]
+        await user.command("session.close", budget_ms=20_000)
+
+    assert ended["reason"] == "end_turn"
+    assert after == before
+    assert len([one for one in await user.events("agent", "turn") if one["state"] == "ended"]) == 1
+    assert left(session) == []
+    assert list((tmp_path / "tieline-agentctl").iterdir()) == []
+
+
+async def _open(user: Frontend) -> dict | None:
+    """The permission that is open with the second owner."""
+    if len(await user.events("agent", "epoch")) < 2:
+        return None
+    said = (await user.events("agent", "permissions"))[-1]["open"]
+    return said[0] if said else None
+
+
+async def _decided(user: Frontend, answer: dict) -> dict | None:
+    try:
+        return await user.command("agent.permissions.respond", answer)
+    except TielineError:
+        return None
 
 
 @pytest.mark.timeout(40)
-async def test_a_service_that_stops_leaves_no_daemon_behind(
+async def test_a_daemon_outlives_a_service_that_stops_until_its_session_is_closed(
     nats_server: NatsServer, bus: Bus, known: Executors
 ) -> None:
+    user = Frontend(bus)
     async with streams.running(nats_server.url, known):
-        session = await Frontend(bus).open()
+        session = await user.open()
+    assert left(session)
+
+    async with streams.running(nats_server.url, known):
+        await eventually(lambda: _closed(user), timeout=20)
 
     assert left(session) == []
+
+
+async def _closed(user: Frontend) -> bool:
+    try:
+        await user.command("session.close", budget_ms=20_000)
+    except TielineError:
+        return False
+    return True
 
 
 @pytest.mark.timeout(40)

@@ -197,6 +197,13 @@ class Agentctl:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
+    async def forget_instances(self) -> None:
+        """As when the machine was started anew: nothing listens where the instances were."""
+        for server in self._servers[1:]:
+            server.close()
+        del self._servers[1:]
+        self.instances.clear()
+
     async def _listen(self, serve: Callable[[Asked, Any, Any], Awaitable[bool]]) -> int:
         async def accept(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
             task = asyncio.current_task()
@@ -239,6 +246,11 @@ class Agentctl:
             )
             self.bodies[id] = asked.json
             return _reply(writer, 201, {"id": id, "port": self.instances[id]})
+        if asked.method == "GET" and asked.path.startswith("/api/v1/instances/"):
+            id = unquote(asked.path.rpartition("/")[2])
+            if id not in self.instances:
+                return _reply(writer, 404, {"error": "instance not found"})
+            return _reply(writer, 200, {"id": id, "port": self.instances[id], "status": "running"})
         if asked.method == "DELETE" and asked.path.startswith("/api/v1/instances/"):
             id = unquote(asked.path.rpartition("/")[2])
             if self.instances.pop(id, None) is None:

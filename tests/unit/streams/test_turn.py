@@ -349,3 +349,83 @@ def test_every_turn_reaches_exactly_one_end(steps: list[tuple[str, int, float]])
         states = [event["state"] for event in events if event["generation"] == generation]
         assert states[0] == "accepted"
         assert states.index("ended") == len(states) - 1
+
+
+def log_of(*states: tuple[int, str], message: str = "m1") -> list[dict]:
+    return [
+        {"type": "turn", "generation": generation, "state": state, "client_message_id": message}
+        for generation, state in states
+    ]
+
+
+def taken_over(*states: tuple[int, str]) -> Turns:
+    turns = Turns()
+    turns.restore(log_of(*states), 100)
+    turns.agent_up(101)
+    return turns
+
+
+def test_a_turn_that_another_owner_began_goes_on_and_its_message_is_known():
+    turns = taken_over((1, "accepted"), (1, "running"))
+
+    ended = turns.heard("complete", complete(1), 102)
+
+    assert turns.last == 1
+    assert turns.generation_of("m1") == 1
+    assert told(ended) == [(1, "ended", "end_turn")]
+
+
+def test_a_prompt_that_the_daemon_never_got_ends_and_may_be_tried_again():
+    turns = taken_over((1, "accepted"))
+
+    ended = turns.asked(turns.unsettled(), 0, False, 102)
+
+    assert told(ended) == [(1, "ended", "error")]
+    assert turns.generation_of("m1") is None
+
+
+def test_a_prompt_that_the_daemon_has_runs_or_has_run():
+    running, over = taken_over((1, "accepted")), taken_over((1, "accepted"))
+
+    assert told(running.asked([1], 1, True, 102)) == [(1, "running", None)]
+    assert told(over.asked([1], 1, False, 102)) == [(1, "running", None)]
+    assert over.tick(104.9) == []
+    assert told(over.tick(105)) == [(1, "ended", "unknown")]
+    assert running.tick(105) == []
+
+
+def test_what_a_daemon_still_has_to_say_comes_before_the_end_that_it_lost():
+    turns = taken_over((1, "accepted"), (1, "running"))
+    turns.asked([1], 1, False, 102)
+
+    turns.heard("message_chunk", {}, 104)
+
+    assert turns.tick(105) == []
+    assert told(turns.heard("complete", complete(1), 106)) == [(1, "ended", "end_turn")]
+
+
+def test_a_prompt_of_unknown_fate_that_nobody_can_be_asked_about_ends_in_time():
+    turns = taken_over((1, "accepted"))
+
+    assert told(turns.tick(160)) == [(1, "ended", "unknown")]
+
+
+def test_a_turn_whose_daemon_does_not_come_back_to_the_next_owner_ends():
+    turns = Turns()
+    turns.restore(log_of((1, "accepted"), (1, "running")), 100)
+
+    assert told(turns.tick(140)) == [(1, "ended", "disconnected")]
+
+
+def test_a_cancel_of_the_last_owner_still_has_its_limit():
+    turns = taken_over((1, "accepted"), (1, "running"), (1, "cancelling"))
+
+    assert told(turns.tick(110)) == [(1, "ended", "cancelled")]
+
+
+def test_a_message_that_was_refused_before_it_ran_may_be_tried_again_with_the_next_owner():
+    turns = Turns()
+    turns.restore([*log_of((1, "accepted")), {**log_of((1, "ended"))[0], "reason": "error"}], 100)
+
+    assert turns.generation_of("m1") is None
+    assert not turns.open

@@ -228,6 +228,7 @@ _ROUTES: dict[str, _Route] = {
         )
     },
     "shell.status": _read("shell/status", "shell/status"),
+    "scrollback": _read("shell/buffer", "shell/buffer"),
     "process.start": _post("processes/start", "process/start"),
     "process.stop": _post("processes/stop", "process/stop"),
     "process.get": _read("processes/{process_id}", "process/{process_id}"),

@@ -116,6 +116,7 @@ class InstanceRecord(Message):
     url: str
     token: str = ""
     pid: int | None = None
+    agent_pid: int | None = None  # of the agent that has the session's conversation
 
 
 class ThreadRecord(Message):

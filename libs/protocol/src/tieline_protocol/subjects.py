@@ -241,6 +241,11 @@ def session_keys(user: str | None = None) -> str:
     return f"{user_token(user)}.*" if user is not None else "*.*"
 
 
+def session_keys_of(session: str) -> str:
+    """The key of a session's record, whosever it is."""
+    return f"*.{token(session)}"
+
+
 def thread_key(user: str, thread: str) -> str:
     """The key of a thread's record."""
     return f"{user_token(user)}.{token(thread)}"

@@ -7,8 +7,9 @@ from typing import Any
 
 from tieline_protocol.errors import Code, FateUnknown, ProtocolError, Refused, TimedOut, Unavailable
 
+from tieline_streams.line import CLIENT
 from tieline_streams.payloads import Answer, Prompt, Respond, read
-from tieline_streams.session import CLIENT, Session
+from tieline_streams.session import Session
 from tieline_streams.stream_manager import StreamManager
 
 Body = dict[str, Any]

@@ -27,7 +27,7 @@ class AgentTools:
     def asked(self, asked: Asked) -> dict[str, Any] | Coroutine[Any, Any, dict[str, Any]] | None:
         """The answer to a request, or what will give it; None: it waits for the user. Raises TielineError."""
         if self._closed:
-            raise Refused(Code.UNAVAILABLE, "the session is ending")
+            raise Refused(Code.UNAVAILABLE, "nobody can answer this now")
         match asked.action:
             case "mcp.list_plugin_tools":
                 return self._remotes.listed(asked.payload)
@@ -50,6 +50,11 @@ class AgentTools:
         """What the agent asked for is not waited for any more."""
         self._remotes.cancel(reason)
         self._journal.close_questions(reason)
+
+    def leave(self) -> None:
+        """Another process goes on with the session: calls under way end, what waits for the user stays."""
+        self._closed = True
+        self._remotes.cancel("the service that made the call is being replaced; it may have run")
 
     def close(self, reason: str) -> None:
         """The session ends: nothing is begun any more."""

@@ -45,7 +45,7 @@ def make(config: Config) -> App:
             lease = await stack.enter_async_context(leases.holding(buses[0], "streams"))
             service.health.checks["lease"] = lambda: None if lease.may_act() else "the lease is not confirmed"
             sessions = await stack.enter_async_context(Sessions(_parts(config, buses, lease)))
-            await sessions.recover()
+            await stack.enter_async_context(leases.watching(buses[0], sessions.ended))
             endpoints = {
                 "open": sessions.open,
                 "list": sessions.list,

@@ -118,6 +118,7 @@ class Limits:
     slow_retry: float = retry.SLOW
     agent_request: float = 30
     drain: float = 10
+    sweep: float = 5
     turn: turn.Limits = field(default_factory=turn.Limits)
     event_bytes: int = MAX_EVENT
     frame_bytes: int = MAX_FRAME

@@ -4,7 +4,7 @@ processes.
 What follows is decided by the pure parts (turn.py, values.py, questions.py); this file hands facts to them and
 publishes what they return. Everything here but the clock runs inside the readers of the sockets and must not wait.
 
-Reconciliation after a reconnect belongs between `agent_up` and the first event: today a reconnect is only told.
+What a reconnect may have missed is found out by reconcile.py.
 """
 
 from __future__ import annotations
@@ -12,18 +12,24 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
+from tieline_protocol import jsontext
 from tieline_protocol.agentctl import Frame
 from tieline_protocol.backpressure import AgentBacklog, WorkspaceBacklog
 from tieline_protocol.messages import LogHead
-from tieline_protocol.numbering import Numbering
+from tieline_protocol.numbering import Numbering, gap
 from tieline_protocol.publisher import EventPublisher
 
+from tieline_streams import stitch
 from tieline_streams.ownership import Found, Parts
 from tieline_streams.questions import ASK, Answers, Questions
+from tieline_streams.recovered import Recovered
+from tieline_streams.replay import Replay
 from tieline_streams.stream_manager import StreamManager
 from tieline_streams.tail import Tail
 from tieline_streams.turn import Turns
 from tieline_streams.values import Permissions, Processes
+
+HELD = 1024 * 1024  # bytes of output that wait, for at most some seconds
 
 
 class Journal:
@@ -41,6 +47,9 @@ class Journal:
         self.questions = Questions()
         self.processes = Processes()
         self.tail = Tail()
+        self.replay = Replay()
+        self._held: list[tuple[bytes, dict[str, Any]]] | None = None
+        self._held_bytes = 0
         may_act = parts.lease.may_act
         self.agent = EventPublisher(
             parts.agent_bus,
@@ -80,6 +89,16 @@ class Journal:
 
     def heads(self) -> dict[str, LogHead]:
         return {"agent": self.agent.head(), "workspace": self.workspace.head()}
+
+    def restore(self, recovered: Recovered) -> None:
+        """Go on where another owner has stopped; what its logs say is said again, as the state it is."""
+        self.turns.restore(recovered.turns, self._loop.time())
+        self.permissions.restore("pending_id", recovered.permissions)
+        self.questions.restore(recovered.questions)
+        self.processes.restore("process_id", recovered.processes)
+        for raw in recovered.shell:
+            self.tail.numbered(raw)
+        self._wake.set()
 
     # What is said
 
@@ -130,8 +149,8 @@ class Journal:
             self.agent.say(self.questions.event())
 
     def _reply(self, id: str, reply: dict[str, Any]) -> None:
-        assert self.manager is not None  # it is where the question came from
-        self.manager.reverse.reply(id, ASK, reply)
+        if self.manager is not None:  # else it was asked by a daemon that nobody has reached since
+            self.manager.reverse.reply(id, ASK, reply)
 
     def wake(self) -> None:
         """The turns may be due earlier than they were."""
@@ -153,6 +172,8 @@ class Journal:
     def update(self, frame: Frame, raw: bytes) -> None:
         """An event of the agent's."""
         type, value = frame
+        if self.replay.is_old(type, value, self._loop.time()):
+            return
         self.agent.put(type, raw, value)
         if self.turns.open:
             self.tell(self.turns.heard(type, value, self._loop.time()))
@@ -165,9 +186,43 @@ class Journal:
 
     def workspace_frame(self, frame: Frame, raw: bytes) -> None:
         """A frame of the workspace's."""
+        if self._held is not None and frame.type == "shell_output":
+            self._held.append((raw, frame.value))
+            self._held_bytes += len(raw)
+            if self._held_bytes > HELD:
+                self.release_shell(None)
+            return
         self.workspace.put(frame.type, raw, frame.value)
         if self.processes.heard(frame.type, frame.value):
             self.workspace.say(self.processes.event())
+
+    def hold_shell(self) -> None:
+        """Its output waits until it is known what comes before it."""
+        if self._held is None:
+            self._held, self._held_bytes = [], 0
+
+    def release_shell(self, kept: str | None) -> None:
+        """`kept` is what the daemon keeps of the output; None: it cannot be known."""
+        held, self._held = self._held, None
+        if held is None:
+            return
+        if kept is not None and not self.workspace.backlog:
+            text = "".join(value["data"] for _, value in held if isinstance(value.get("data"), str))
+            between, follows = stitch.missing(self.tail.text(), kept, text)
+            if not follows:
+                self.workspace.say_raw("gap", gap("owner_lost", type="shell_output"))
+            if between:
+                event = {"type": "shell_output", "data": between}
+                self.workspace.put("shell_output", jsontext.dumps(event), event)
+        for raw, value in held:
+            self.workspace.put("shell_output", raw, value)
+
+    def agent_exited(self) -> None:
+        """The agent is not there any more: what was open with it ends."""
+        self.tell(self.turns.end_all("agent_exited", self._loop.time()))
+        if self.permissions.clear():
+            self.permissions_changed()
+        self.close_questions("the agent has exited")
 
     def agent_up(self) -> None:
         self.turns.agent_up(self._loop.time())

@@ -73,6 +73,15 @@ class Operations:
             event = {"type": "operation", "operation_id": id, "action": action, "state": "done", **outcome}
             self._say(event)
 
+    def lost(self, running: list[dict[str, Any]]) -> None:
+        """What an earlier owner waited for: whether it was done is not known any more."""
+        error = {
+            "code": Code.UNAVAILABLE,
+            "message": "nobody waited for the end of it; it may have been done",
+        }
+        for event in running:
+            self._say({**event, "state": "done", "error": error})
+
     async def close(self) -> None:
         """Stop waiting for what runs; each is told as done."""
         for task in list(self._running):

@@ -1,7 +1,6 @@
 """What it means to own a session: what all sessions of a process share, how one is found, where it works, how it ends.
 
-Leases and takeover belong here once there are several processes; today a session is taken at its opening, or by the
-next process that finds it.
+Who may take one: taking.py. What its new owner does first: recovery.py.
 """
 
 from __future__ import annotations
@@ -24,6 +23,7 @@ from tieline_protocol.ownership import announce, insist, release
 
 from tieline_streams.config import AgentSettings, Config
 from tieline_streams.executors import Executor
+from tieline_streams.taking import Aim
 
 T = TypeVar("T")
 
@@ -45,14 +45,21 @@ class Parts:
 
 
 @dataclass(frozen=True, slots=True)
+class Taken:
+    """How an owner takes a session that another one had: whether that one released it, and what is to be done."""
+
+    clean: bool
+    aim: Aim
+    reason: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Found:
-    """How an owner finds a session: how far its logs are, whether the last owner released, which turns are open."""
+    """How far the logs of a session go, and whether all that its last owner read is in them."""
 
     agent: tuple[int, int] = (0, 0)
     workspace: tuple[int, int] = (0, 0)
     clean: bool = True
-    turns: tuple[dict[str, Any], ...] = ()
-    instance: InstanceRecord | None = None
 
 
 @dataclass(frozen=True, slots=True)

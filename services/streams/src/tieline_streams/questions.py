@@ -35,8 +35,17 @@ class Questions:
     def __bool__(self) -> bool:
         return bool(self._open)
 
+    def ids(self) -> list[str]:
+        return list(self._open)
+
     def event(self) -> dict[str, Any]:
         return {"type": "questions", "open": list(self._open.values())}
+
+    def restore(self, entries: list[dict[str, Any]]) -> None:
+        """What an earlier owner's log says is open: the daemon still waits for a reply to each."""
+        for entry in entries:
+            if isinstance(id := entry.get("question_id"), str) and isinstance(entry.get("questions"), list):
+                self._open[id] = entry
 
     def ask(self, id: str, payload: dict[str, Any]) -> None:
         """A request of the daemon's. Raises ProtocolError, Refused: the agent reads why."""

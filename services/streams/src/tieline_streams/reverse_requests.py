@@ -87,6 +87,10 @@ class ReverseRequests:
     def _refuse(self, asked: Asked, code: str, message: str) -> None:
         self._put(asked.id, asked.action, agentctl.error(asked.id, asked.action, code, message))
 
+    def adopt(self, id: str) -> None:
+        """A request that an earlier owner was asked, and that still waits for its reply."""
+        self._replies.begin(id, self._loop.time())
+
     def reply(self, id: str, action: str, payload: dict[str, Any]) -> None:
         """The answer to a request. Raises BadMessage for what JSON cannot say."""
         self._put(id, action, agentctl.response(id, action, payload))

@@ -1,6 +1,7 @@
-"""A session that this process owns, from its opening to its release: start-up, life, end.
+"""A session that this process owns, from its opening or taking to its end or release.
 
-What its sockets say and what is published: journal.py. What its owner is asked to do: commands.py.
+What its sockets say and what is published: journal.py. What its owner is asked to do: commands.py. Its instance:
+line.py.
 """
 
 from __future__ import annotations
@@ -10,35 +11,39 @@ from collections.abc import Awaitable
 from typing import Any, Literal
 
 import structlog
-from tieline_protocol.errors import TielineError, Unavailable
+from tieline_protocol.errors import FateUnknown, TielineError, TimedOut, Unavailable
 from tieline_protocol.messages import InstanceRecord, SessionRecord, SessionState
+from tieline_protocol.ownership import end_of, insist
 
+from tieline_streams import history
 from tieline_streams.agent_tools import AgentTools
-from tieline_streams.executors import Wanted
 from tieline_streams.failing import as_unavailable, explained
 from tieline_streams.instance import Instance
 from tieline_streams.journal import Journal
+from tieline_streams.line import RUNNING, Line, agent_pid
 from tieline_streams.operations import Operations
-from tieline_streams.ownership import Ending, Found, Ledger, Parts, Place
+from tieline_streams.ownership import Ending, Found, Ledger, Parts, Place, Taken
+from tieline_streams.reconcile import Reconciler
 from tieline_streams.remote_tools import RemoteTools
-from tieline_streams.stream_manager import Execution, StreamManager
-from tieline_streams.workspace_callbacks import WorkspaceStreamCallbacks
+from tieline_streams.sockets import Fatal
+from tieline_streams.stream_manager import StreamManager
+from tieline_streams.taking import Aim
 
 log = structlog.get_logger()
 
+_AGAIN = 0.5
+_HEALTH = 3.0
 _STORE = 1.0
-
-CLIENT = {"client_name": "tieline-streams", "client_version": "0.1"}
 
 
 class Session:
     """`epoch` is the revision of the write that took the session. `run` is its life.
 
-    Without a `place` it is taken only to be ended, and its executor is not configured any more.
+    `taken`: another owner had it. Without a `place` its executor is not configured any more.
     """
 
     def __init__(
-        self, parts: Parts, record: SessionRecord, epoch: int, place: Place | None, found: Found | None = None
+        self, parts: Parts, record: SessionRecord, epoch: int, place: Place | None, taken: Taken | None = None
     ) -> None:
         loop = asyncio.get_running_loop()
         self.id = record.session
@@ -50,19 +55,32 @@ class Session:
         self.operations = Operations(self.journal.workspace.say)
         remotes = RemoteTools(parts.bus, record.user, record.remotes, epoch)
         self.tools = AgentTools(self.journal, remotes)
-        self.manager: StreamManager | None = None
-        self.instance: Instance | None = None
         self.opened: asyncio.Future[None] = loop.create_future()
+        self.ready = asyncio.Event()  # it has begun, or cannot
         self.finished = asyncio.Event()
         self.gone = (
             asyncio.Event()
         )  # nobody is served here any more: whoever asks now is answered from the record
         self._parts = parts
-        self._epoch = epoch
-        self._found = found
+        self._taken = taken
+        self.taken = taken is not None
         self._ending: asyncio.Future[Ending] = loop.create_future()
-        self._streams: asyncio.Task[None] | None = None
-        self._instance = found.instance if found else None
+        self._reconciler = Reconciler(self.id, self.journal, place, self._broken)
+        self.line = Line(
+            parts, self.ledger, self.journal, self.tools, epoch, self._broken, self._reconciler.up
+        )
+        self._reconciler.line = self.line
+
+    @property
+    def manager(self) -> StreamManager | None:
+        return self.line.manager
+
+    @property
+    def instance(self) -> Instance | None:
+        return self.line.instance
+
+    def _broken(self, why: str) -> None:
+        self.end("failed", why)
 
     def may_act(self) -> bool:
         """Whether this process is certain to own the session; asked at each use."""
@@ -93,8 +111,12 @@ class Session:
     # Life
 
     async def run(self) -> None:
-        """From the opening to the release. Commands are served by the caller meanwhile."""
-        working = self.journal.tasks()
+        """From the opening to the release. Commands are served by the caller meanwhile.
+
+        Cancelled, or broken by a mistake of ours, it leaves all as it is: the next owner goes on.
+        """
+        reconciling = asyncio.create_task(self._reconciler.run(), name=f"reconcile {self.id}")
+        working = [*self.journal.tasks(), reconciling]
         living = asyncio.create_task(self._live(), name=f"session {self.id}")
         try:
             await asyncio.wait([*working, living], return_when=asyncio.FIRST_COMPLETED)
@@ -103,22 +125,30 @@ class Session:
                     task.result()  # it never ends by itself: this raises
             await living
         except Exception:
-            await self._not_opened(Unavailable("something broke"), "something broke")
+            if not self.opened.done():
+                failed = "something broke" if self._taken is None else None
+                await self._not_opened(Unavailable("something broke"), failed)
             raise
         finally:
+            self.cut()
             for task in [living, *working]:
                 task.cancel()
             await asyncio.gather(living, *working, return_exceptions=True)
-            if self.instance is not None:  # something broke: whatever is still open must not stay
-                await self._disconnect()
-                await self._close_instance(Ending("failed"))
+            await self.line.disconnect(tell=False)
+            await self.line.close_client()
             if not self.opened.done():
                 self.opened.set_exception(as_unavailable(Unavailable("the session ended"), self.id))
             self.opened.exception()  # nobody may be waiting for it any more
+            self.ready.set()
             self.finished.set()
 
+    def cut(self) -> None:
+        """Use and write nothing any more; sockets that are still open are dropped without a word."""
+        if unused := self.line.cut():
+            log.warning("what came for a session was not used", session=self.id, frames=unused)
+
     async def _live(self) -> None:
-        await self.journal.open(self._found or Found())
+        await self._begin()
         starting = asyncio.create_task(self._start(), name=f"start {self.id}")
         waiting: set[asyncio.Future[Any]] = {starting, self._ending}
         try:
@@ -127,10 +157,30 @@ class Session:
                 starting.cancel()
             await asyncio.gather(starting, return_exceptions=True)
             await self._started(starting)
+            self.ready.set()
             ending = await self._ending
         finally:
             starting.cancel()
         await self._finish(ending)
+
+    async def _begin(self) -> None:
+        """The openings of the epoch. What the logs say is read after them: then they are complete."""
+        taken, bus = self._taken, self._parts.bus
+        if taken is None:
+            await self.journal.open(Found())
+            return
+        agent, workspace = [
+            await insist(lambda log=log: end_of(bus, self.user, self.id, log))  # type: ignore[misc]
+            for log in ("agent", "workspace")
+        ]
+        await self.journal.open(Found(agent, workspace, taken.clean))
+        self.journal.restore(recovered := await insist(lambda: history.read(bus, self.user, self.id)))
+        entry = await insist(lambda: self._parts.instances.get(self.id))
+        self.line.record = InstanceRecord.decode(entry.value) if entry is not None else None
+        self.journal.say_sets()
+        self.operations.lost(recovered.operations)
+        if taken.aim is not Aim.GO_ON:
+            self.end("closed" if taken.aim is Aim.CLOSE else "failed", taken.reason)
 
     async def _started(self, starting: asyncio.Task[None]) -> None:
         if starting.cancelled():
@@ -161,8 +211,14 @@ class Session:
     # The start
 
     async def _start(self) -> None:
-        if self._ending.done() or self.place is None:
+        if self._ending.done():
             return
+        if self._taken is not None:
+            if self.place is None:
+                raise Unavailable("the session's executor is not configured any more")
+            await self.reconnect_all(self.place)
+            return
+        assert self.place is not None
         try:
             async with asyncio.timeout(self.limits.open):
                 await self._start_up(self.place)
@@ -172,129 +228,109 @@ class Session:
     async def _start_up(self, place: Place) -> None:
         await self.set_state("opening")
         self.journal.say_sets()
-        self._instance = record = await place.executor.open(Wanted(self.id, place.path))
-        await self.ledger.place(record)
-        headers = {"X-Instance-ID": record.instance, "X-Tieline-Epoch": str(self._epoch)}
-        if record.token:
-            headers["Authorization"] = f"Bearer {record.token}"
-        self.instance = Instance(
-            record.url, headers, place.routes, self.limits.answer_bytes, self._parts.lease.may_act
-        )
-        await self.instance.healthy(self.limits.health)
-        agent = place.agent
-        command = {"command": " ".join(agent.command), "agent_args": list(agent.command)}
-        await self.instance.do("configure", {**command, "env": agent.environment()}, self.limits.http)
-        # The agent is started before the workspace stream is opened: the daemon in the field looks its shell up
-        # once, at the connect, and has none before the start.
-        await self.instance.do("start", {}, self.limits.http)
-        await self._connect(record, headers)
+        line = self.line
+        await line.open(place)
+        await line.connect()
         try:
-            await self._initialize(place)
+            await line.begin(place)
         except TielineError as exc:
-            assert self.manager is not None
-            raise await explained(exc, self.instance, self.manager) from exc
+            assert line.instance is not None
+            assert line.manager is not None
+            raise await explained(exc, line.instance, line.manager) from exc
+        await line.remember_agent()
         await self.set_state("ready")
+        self._reconciler.active = True
 
-    async def _connect(self, record: InstanceRecord, headers: dict[str, str]) -> None:
-        journal = self.journal
-        execution = Execution(
-            url=record.url,
-            headers=headers,
-            handler=journal.update,
-            mcp_handler=self.tools.asked,
-            on_disconnect=self._agent_lost,
-            on_connect=journal.agent_up,
-            on_invalid=journal.invalid,
-            callbacks=WorkspaceStreamCallbacks(on_frame=journal.workspace_frame),
-            tell=journal.connection,
-            may_act=self._parts.lease.may_act,
-        )
-        self.manager = journal.manager = StreamManager(execution, self.limits)
-        ready = asyncio.Event()
-        self._streams = asyncio.create_task(
-            self.manager.connect_all(execution, ready), name=f"streams {self.id}"
-        )
-        self._streams.add_done_callback(self._streams_ended)
-        up = asyncio.create_task(ready.wait(), name=f"ready {self.id}")
+    async def reconnect_all(self, place: Place) -> None:
+        """Health, both sockets, the agent's conversation: what another owner began goes on. Raises TielineError."""
+        line = self.line
+        if line.record is None:
+            raise Fatal("the instance is gone")
         try:
-            await asyncio.wait([up, self._streams], return_when=asyncio.FIRST_COMPLETED)
-            if self._streams.done():
-                self._streams.result()
-        finally:
-            up.cancel()
+            await line.reach(line.record, place).healthy(min(_HEALTH, self.limits.health))
+        except Fatal:
+            raise
+        except Unavailable as exc:
+            if await place.executor.exists(line.record, self.id) is False:
+                raise Fatal("the instance is gone") from exc
+            log.warning("an instance cannot be reached yet", session=self.id, error=exc.message)
+        self._reconciler.active = True
+        await line.connect()
+        while True:
+            try:
+                await self._resume(place)
+                return
+            except Fatal:
+                raise
+            except (
+                Unavailable,
+                FateUnknown,
+                TimedOut,
+            ) as exc:  # a socket broke meanwhile; it is being dialled
+                log.info("an agent cannot be resumed yet", session=self.id, error=str(exc))
+                await asyncio.sleep(_AGAIN)
 
-    def _agent_lost(self, reason: str) -> None:
-        self.journal.agent_lost(reason)
-        self.tools.lost()
-
-    def _streams_ended(self, task: asyncio.Task[None]) -> None:
-        if not task.cancelled() and (exc := task.exception()) is not None:
-            if not isinstance(exc, TielineError):
-                log.error("the streams of a session broke", session=self.id, exc_info=exc)
-            self.end("failed", exc.message if isinstance(exc, TielineError) else "internal error")
-
-    async def _initialize(self, place: Place) -> None:
-        assert self.manager is not None
-        await self.manager.send_stream_request("agent.initialize", dict(CLIENT), 180)
-        made = await self.manager.send_stream_request(
-            "agent.session.new", {"cwd": str(place.path), "mcp_servers": []}, 120
-        )
-        if made.get("success") is False:
-            raise Unavailable(f"the agent has no session: {made.get('error') or 'it refused'}")
-        acp = made.get("session_id")
-        await self.ledger.write(acp_session=acp if isinstance(acp, str) else None)
+    async def _resume(self, place: Place) -> None:
+        line = self.line
+        assert line.record is not None
+        status = await line.status()
+        running, pid = status.get("agent_status") in RUNNING, agent_pid(status)
+        if running and (pid is None or line.record.agent_pid in (None, pid)):
+            return
+        self.journal.agent_exited()
+        if not running:
+            await line.start_agent(place)
+            if line.manager is not None:
+                line.manager.redial_workspace()
+        await line.load()
+        await line.remember_agent()
 
     # The end
 
     async def _finish(self, ending: Ending) -> None:
-        """End everything that is open, in the logs first, then in the world."""
+        """End everything that is open, in the logs first, then in the world; or leave it all to the next owner."""
         try:
             async with asyncio.timeout(self.limits.drain + 30):
-                await self._wind_down(ending)
-                await self._last_words(ending)
+                if ending.state == "released":
+                    await self._hand_over()
+                else:
+                    await self._wind_down(ending)
+                    await self.set_state(ending.state, ending.reason)
+                async with asyncio.timeout(self.limits.drain):
+                    await self.journal.settled()
+                await self.ledger.release()
         except (TimeoutError, TielineError) as exc:
             # The key stays unreleased, and the next owner will say so in its opening.
             log.error("a session could not be released", session=self.id, error=repr(exc))
+
+    async def _hand_over(self) -> None:
+        """Read all that is on its way, so that nothing is lost, and leave what is open open."""
+        self.tools.leave()
+        await self.operations.close()
+        await self.line.disconnect(tell=False)
+        self.journal.release_shell(None)
 
     async def _wind_down(self, ending: Ending) -> None:
         journal = self.journal
         if ending.state == "closed":
             await self.set_state("closing")
         reason = "cancelled" if ending.state == "closed" else "disconnected"
-        if self._found is not None:
-            for turn in self._found.turns:
-                journal.agent.say({**turn, "state": "ended", "reason": reason})
-            journal.say_sets()
         self.tools.close("the session has ended")
         journal.tell(journal.turns.end_all(reason, asyncio.get_running_loop().time()))
         if journal.permissions.clear():
             journal.agent.say(journal.permissions.event())
         await self.operations.close()
-        await self._disconnect()
+        await self.line.disconnect(tell=self.line.manager is not None or self._taken is not None)
         if journal.processes.clear():
             journal.workspace.say(journal.processes.event())
         await self._close_instance(ending)
 
-    async def _disconnect(self) -> None:
-        """The agent's socket, the workspace's, and what dials them again."""
-        if self.manager is not None:
-            await self.manager.close()
-        if self._streams is not None:
-            self._streams.cancel()
-            await asyncio.gather(self._streams, return_exceptions=True)
-        if self.manager is not None or self._found is not None:
-            for stream in ("agent", "workspace"):
-                self.journal.connection({"type": "connection", "stream": stream, "state": "down"})
-
     async def _close_instance(self, ending: Ending) -> None:
-        """Also when only this process stops: nothing takes sessions over yet, and an agent that nobody hears or can
-        reach must not go on working."""
-        record, place = self._instance, self.place
+        record, place = self.line.record, self.place
         if self.instance is not None:
             if ending.state == "closed":
                 await self._try(self.instance.do("stop", {}, 12), "the agent could not be stopped")
-            await self.instance.close()
-            self.instance = None
+            await self.line.close_client()
         if record is not None and place is not None:
             await self._try(place.executor.close(record, self.id), "an instance could not be closed")
             await self._try(self.ledger.forget_place(), "an instance's record could not be deleted")
@@ -305,10 +341,3 @@ class Session:
                 await work
         except (TielineError, TimeoutError) as exc:
             log.warning(what, session=self.id, error=str(exc))
-
-    async def _last_words(self, ending: Ending) -> None:
-        if ending.state != "released":
-            await self.set_state(ending.state, ending.reason)
-        async with asyncio.timeout(self.limits.drain):
-            await self.journal.settled()
-        await self.ledger.release()

@@ -1,40 +1,44 @@
-"""All sessions of this process: opening, listing, and what is asked about sessions that nobody owns.
-
-Where takeover, leases and recovery will live: `recover` finds sessions without an owner and, today, only ends them.
-"""
+"""All sessions of this process: opening, listing, and what is asked about sessions that nobody owns; taking those that
+another process has left."""
 
 from __future__ import annotations
 
 import asyncio
+import random
 import time
+from collections.abc import Mapping
 from types import TracebackType
 from typing import Any
 
 import structlog
-from tieline_protocol import batch, jetstream, ownership, subjects
-from tieline_protocol.bus import Server
+from tieline_protocol import ownership, subjects
+from tieline_protocol.bus import Received, Server, Subscription
 from tieline_protocol.errors import BadMessage, Code, Refused, TielineError, Unavailable
-from tieline_protocol.jetstream import WrongRevision
-from tieline_protocol.messages import InstanceRecord, OwnerRecord, Request, SessionRecord
+from tieline_protocol.jetstream import Entry, WrongRevision
+from tieline_protocol.messages import OwnerRecord, Request, SessionRecord
 from tieline_protocol.ownership import announce
 
-from tieline_streams import executors, payloads, views
+from tieline_streams import executors, payloads, taking, views
 from tieline_streams.commands import Commands
 from tieline_streams.executors import Executor
 from tieline_streams.metrics import SESSIONS
-from tieline_streams.ownership import Found, Parts, Place
+from tieline_streams.ownership import Parts, Place, Taken
 from tieline_streams.payloads import read
 from tieline_streams.session import Session
-from tieline_streams.turn import open_turns
+from tieline_streams.taking import Aim
 
 log = structlog.get_logger()
 
 _LOOK = 0.25
+_WATCH = 0.25
+_QUIETLY = 5.0  # s that commands wait for an owner that is still finding out
+_LAST_COMMANDS = 0.3
+_HEARD = 65_536
 _COMMANDS = 8_192  # requests at once that a session takes in: a thousand keys typed ahead are one burst
 
 
 class Sessions:
-    """Use as `async with`; leaving the block releases every session."""
+    """Use as `async with`; leaving the block hands every session over."""
 
     def __init__(self, parts: Parts) -> None:
         self._parts = parts
@@ -46,17 +50,37 @@ class Sessions:
             name: executors.make(settings) for name, settings in parts.config.executors.executors.items()
         }
         self._stopping = False
+        self._loop = asyncio.get_running_loop()
+        self._lives: dict[str, asyncio.Task[None]] = {}
+        self._servers: dict[str, Server] = {}
+        self._released: set[str] = set()
+        self._heard = asyncio.Event()
+        self._look = asyncio.Event()
+        self._background: list[asyncio.Task[None]] = []
+        self._hearing: Subscription | None = None
 
     async def __aenter__(self) -> Sessions:
         await self._group.__aenter__()
+        keys = subjects.bucket_key(subjects.BUCKET_OWNERS, "*")
+        self._hearing = await self._parts.bus.subscribe(keys, self._owner_wrote, on_lost=self._look.set)
+        for work, name in (
+            (self._sweep(), "sessions without an owner"),
+            (self._follow(), "sessions that were released"),
+            (self._heed_lease(), "lease"),
+        ):
+            self._background.append(self._group.create_task(work, name=name))
         return self
 
     async def __aexit__(
         self, kind: type[BaseException] | None, exc: BaseException | None, trace: TracebackType | None
     ) -> None:
         self._stopping = True
-        for session in list(self._sessions.values()):
-            session.end("released")
+        for task in self._background:
+            task.cancel()
+        if self._hearing is not None:
+            await self._hearing.close()
+        log.info("giving sessions up", sessions=len(self._sessions))
+        await asyncio.gather(*(self._hand_over(session) for session in list(self._sessions.values())))
         await self._group.__aexit__(kind, exc, trace)
 
     def stop_opening(self) -> None:
@@ -82,9 +106,11 @@ class Sessions:
             try:
                 session = await self._make(request, id)
             except WrongRevision:  # another process has begun it, or it is over already
-                return await self._opened_elsewhere(request, id)
+                session = None
             finally:
                 self._making.discard(id)
+            if session is None:
+                return await self._opened_elsewhere(request, id)
         await asyncio.shield(session.opened)
         return {"session_id": session.id, "state": session.state}
 
@@ -184,7 +210,7 @@ class Sessions:
         place = Place(self._executors[executor], settings.routes, path, agent_settings)
         session = Session(parts, record, epoch, place)
         self._opens[id] = session
-        self._own(session)
+        self._own(session, epoch)
         return session
 
     async def _begun(self, record: SessionRecord) -> int:
@@ -205,30 +231,61 @@ class Sessions:
                 raise
             return entry.revision
 
-    def _own(self, session: Session) -> None:
+    def _own(self, session: Session, epoch: int) -> None:
         self._sessions[session.id] = session
         SESSIONS.set(len(self._sessions))
-        self._group.create_task(self._life(session), name=f"own {session.id}")
+        life = self._group.create_task(self._life(session, epoch), name=f"own {session.id}")
+        self._lives[session.id] = life
 
-    async def _life(self, session: Session) -> None:
+    async def _life(self, session: Session, epoch: int) -> None:
+        running = asyncio.create_task(session.run(), name=f"session {session.id}")
         try:
+            if session.taken:  # whoever asks before it can be answered asks again
+                ready = asyncio.create_task(session.ready.wait(), name=f"ready {session.id}")
+                await asyncio.wait((running, ready), timeout=_QUIETLY, return_when=asyncio.FIRST_COMPLETED)
+                ready.cancel()
             server = await self._serve(session)
+            self._servers[session.id] = server
             try:
-                await session.run()
+                await running
             finally:
                 await server.refuse()
                 session.gone.set()
                 await server.close()
         except Exception as exc:  # one session's trouble, even a mistake of ours, is not the others'
             log.exception("a session broke", session=session.id, error=repr(exc))
+            await self._abandon(session.id, epoch)
         finally:
+            session.cut()
+            running.cancel()
+            await asyncio.gather(running, return_exceptions=True)
             session.gone.set()
             if not session.opened.done():
                 session.opened.set_exception(Unavailable("the session could not be opened"))
                 session.opened.exception()  # nobody may be waiting for it
-            del self._sessions[session.id]
+            del self._sessions[session.id], self._lives[session.id]
+            self._servers.pop(session.id, None)
             self._opens.pop(session.id, None)
             SESSIONS.set(len(self._sessions))
+
+    async def _abandon(self, id: str, epoch: int) -> None:
+        """Whoever looks next may take it, and says that it was not given up in order."""
+        try:
+            await self._parts.owners.put(id, OwnerRecord(holder="").encode(), expected=epoch)
+        except TielineError as exc:
+            log.warning("a session could not be given up", session=id, error=exc.message)
+
+    async def _hand_over(self, session: Session) -> None:
+        """Hear no more commands, let those that came be answered, then give it up."""
+        server = self._servers.get(session.id)
+        if session.state == "opening":
+            session.end("failed", "the service stopped while the session opened")
+        if server is not None:
+            await server.refuse()
+            until = self._loop.time() + _LAST_COMMANDS
+            while server.in_flight and self._loop.time() < until:
+                await asyncio.sleep(0.01)
+        session.end("released")
 
     async def _serve(self, session: Session) -> Server:
         subject = subjects.commands(session.user, session.id)
@@ -240,58 +297,130 @@ class Sessions:
             except Unavailable:
                 await self._parts.bus.wait_connected()
 
-    # What an earlier process left
+    # What others have left
 
-    async def recover(self) -> None:
-        """End what is found open: its owner is gone, and nothing continues sessions yet. Raises Unavailable."""
-        for entry in await self._parts.sessions.entries(subjects.session_keys()):
-            try:
-                record = SessionRecord.decode(entry.value)
-            except BadMessage as exc:
-                log.error("a session's record cannot be read", key=entry.key, error=exc.message)
-                continue
-            owner = await self._parts.owners.get(record.session)
-            released = owner is not None and OwnerRecord.decode(owner.value).released
-            if record.state in ("closed", "failed") and (released or owner is None):
-                continue
-            try:
-                await self._end_found(record, owner.revision if owner else 0, released)
-            except TielineError as exc:
-                log.error("a session cannot be ended", session=record.session, error=exc.message)
+    async def recover_instances(self) -> None:
+        """Take every session that nobody owns and somebody wants: it goes on here. Raises Unavailable."""
+        owners = {entry.key: entry for entry in await self._parts.owners.entries("*")}
+        entries = await self._parts.sessions.entries(subjects.session_keys())
+        random.shuffle(entries)  # other replicas look too
+        for entry in entries:
+            await self._consider(entry, owners)
 
-    async def _end_found(self, record: SessionRecord, revision: int, released: bool) -> None:
-        parts, id, user = self._parts, record.session, record.user
+    async def _consider(self, entry: Entry, owners: Mapping[str, Entry]) -> None:
+        try:
+            record = SessionRecord.decode(entry.value)
+        except BadMessage as exc:
+            log.error("a session's record cannot be read", key=entry.key, error=exc.message)
+            return
+        id, parts = record.session, self._parts
+        if id in self._sessions or id in self._making or self._stopping or not parts.lease.may_act():
+            return
+        found = owners.get(id)
+        owner = OwnerRecord.decode(found.value) if found is not None else None
+        wanted = taking.aim(record, owner, _now_ms())
+        if wanted is Aim.LEAVE or not taking.may_take(owner, parts.lease.id, await self._held(owner)):
+            return
+        self._making.add(id)
+        try:
+            await self._take(record, found.revision if found is not None else 0, owner, wanted)
+        except WrongRevision:
+            log.debug("another process was quicker", session=id)
+        except Unavailable as exc:  # looked at again: it is ours, or nobody's
+            log.info("a session could not be taken", session=id, error=exc.message)
+        finally:
+            self._making.discard(id)
+
+    async def _held(self, owner: OwnerRecord | None) -> bool:
+        """Whether the leader has the holder's process key."""
+        if owner is None or owner.released or not owner.holder or owner.holder == self._parts.lease.id:
+            return False
+        return await self._parts.processes.get(subjects.process_key(owner.holder)) is not None
+
+    async def _take(
+        self, record: SessionRecord, revision: int, owner: OwnerRecord | None, wanted: Aim
+    ) -> None:
+        parts, id = self._parts, record.session
+        place = await self._place_of(record)
         epoch = await ownership.take(parts.owners, id, parts.lease.id, revision)
-        instance = await parts.instances.get(id)
-        turns = [
-            event.event
-            async for stored in jetstream.read_all(
-                parts.bus, subjects.STREAM_AGENT, subjects.event(user, id, "agent", "turn")
-            )
-            for event in batch.events(batch.decode(stored.data))
-        ]
-        found = Found(
-            agent=await ownership.end_of(parts.bus, user, id, "agent"),
-            workspace=await ownership.end_of(parts.bus, user, id, "workspace"),
-            clean=released,
-            turns=tuple(open_turns(turns)[0].values()),
-            instance=InstanceRecord.decode(instance.value) if instance else None,
+        if self._stopping or not parts.lease.may_act():
+            await self._abandon(id, epoch)
+            return
+        clean = owner is None or owner.released
+        reason = record.reason or (
+            "the service stopped while the session opened" if wanted is Aim.FAIL else None
         )
-        session = Session(parts, record, epoch, self._place_of(record), found)
-        if record.state == "closing" or record.wanted == "closed":
-            session.end("closed")
-        else:
-            session.end("failed", record.reason or "the service that ran the session has ended")
-        self._own(session)
+        log.info("a session is taken", session=id, clean=clean, aim=wanted.value)
+        self._own(Session(parts, record, epoch, place, Taken(clean, wanted, reason)), epoch)
 
-    def _place_of(self, record: SessionRecord) -> Place | None:
+    async def _place_of(self, record: SessionRecord) -> Place | None:
         config = self._parts.config.executors
         try:
             name, settings = config.executor(record.executor)
             _, agent = config.agent(record.agent)
-        except Refused:
+            path = await asyncio.to_thread(executors.place, settings.root, record.workspace, record.session)
+        except TielineError:
             return None
-        return Place(self._executors[name], settings.routes, settings.root, agent)
+        return Place(self._executors[name], settings.routes, path, agent)
+
+    async def ended(self, process: str) -> None:
+        """A process is gone: its sessions are nobody's."""
+        self._look.set()
+
+    def _owner_wrote(self, received: Received) -> None:
+        """Any owner wrote its key: where it has released it, somebody may take it at once."""
+        try:
+            released = OwnerRecord.decode(received.data).released
+        except BadMessage:
+            return
+        if released and not self._stopping and len(self._released) < _HEARD:
+            self._released.add(received.subject.rpartition(".")[2])
+            self._heard.set()
+
+    async def _follow(self) -> None:
+        """Take what was released a moment ago."""
+        owners = self._parts.owners
+        while True:
+            await self._heard.wait()
+            self._heard.clear()
+            released, self._released = self._released, set()
+            for id in released - self._sessions.keys():
+                try:
+                    found = await owners.get(id)
+                    if found is not None:
+                        for entry in await self._parts.sessions.entries(subjects.session_keys_of(id)):
+                            await self._consider(entry, {id: found})
+                except TielineError as exc:
+                    log.info("a released session could not be looked at", session=id, error=exc.message)
+
+    async def _sweep(self) -> None:
+        """Look through all sessions: at the start, when a process has ended, and now and then."""
+        while True:
+            try:
+                await self.recover_instances()
+            except TielineError as exc:
+                log.info("sessions could not be looked through", error=exc.message)
+            try:
+                async with asyncio.timeout(self._parts.config.limits.sweep):
+                    await self._look.wait()
+            except TimeoutError:
+                pass
+            self._look.clear()
+
+    async def _heed_lease(self) -> None:
+        """Once the lease has certainly expired, drop everything; when there is one again, take what nobody took."""
+        lease, lost = self._parts.lease, False
+        while True:
+            await asyncio.sleep(_WATCH)
+            if lease.must_close():
+                lost = True
+                for session in list(self._sessions.values()):
+                    session.cut()
+                for life in list(self._lives.values()):
+                    life.cancel()
+            elif lost and lease.may_act():
+                lost = False
+                self._look.set()
 
 
 def _now_ms() -> int:

@@ -45,6 +45,7 @@ class Execution:
     on_invalid: Callable[[str, bytes], None]
     callbacks: WorkspaceStreamCallbacks
     tell: Tell
+    on_workspace: Callable[[], None] = lambda: None
     may_act: Callable[[], bool] = lambda: True
 
 
@@ -95,9 +96,13 @@ class StreamManager:
         """The agent's socket, then the workspace's; the HTTP client is closed after this by its owner."""
         self._closing = True
         await self.reverse.close()
-        for socket in (self._agent, self._workspace):
-            if socket is not None:
-                await socket.close(self._limits.close_handshake)
+        sockets = [socket for socket in (self._agent, self._workspace) if socket is not None]
+        await asyncio.gather(*(socket.close(self._limits.close_handshake) for socket in sockets))
+
+    def redial_workspace(self) -> None:
+        """The daemon looks its shell up at the connect: one that it has started since needs another connect."""
+        if self._workspace is not None:
+            self._workspace.drop("the agent was started")
 
     def cut(self) -> int:
         """Drop both sockets without a word: the session is not ours any more. Returns the frames not used."""
@@ -222,6 +227,7 @@ class StreamManager:
         socket = await self._dial(agentctl.WORKSPACE_STREAM, received)
         self._workspace = socket
         holder.append(socket)
+        self._execution.on_workspace()
         for raw in early:
             received(raw)
         return socket

@@ -36,6 +36,7 @@ class Limits:
     disconnected: float = 40
     unknown: float = 60
     stalled: float = 300
+    settle: float = 3
 
 
 @dataclass(slots=True)
@@ -48,6 +49,7 @@ class Turn:
     stalled: bool = False
     cancel_by: float | None = None
     unsure_since: float | None = None
+    settle_by: float | None = None  # the daemon says that it is over; its end is waited for until then
 
 
 class Turns:
@@ -123,6 +125,8 @@ class Turns:
         if turn is None:
             return []
         turn.heard = now
+        if turn.settle_by is not None:  # what it said meanwhile comes first
+            turn.settle_by = now + self._limits.settle
         out: list[Event] = []
         if turn.unsure_since is not None or (not turn.delivered and type in _OUTPUT):
             out += self.delivered(turn.generation, now)
@@ -148,10 +152,59 @@ class Turns:
         turn.state, turn.cancel_by = "cancelling", now + self._limits.cancel
         return [self._told(turn)]
 
+    def restore(self, events: list[Event], now: float) -> None:
+        """What the log says, when another owner has left it: an open turn goes on, and is nobody's to send again."""
+        found, self.last = open_turns(events)
+        ran: set[object] = set()
+        for event in events:
+            generation, message = event.get("generation"), event.get("client_message_id")
+            self.latest = event
+            if event.get("state") != "accepted" and event.get("state") != "ended":
+                ran.add(generation)
+            if not isinstance(message, str) or not isinstance(generation, int):
+                continue
+            if event.get("reason") == "error" and generation not in ran:
+                self._messages.pop(message, None)  # it was not sent, or refused: it may be tried again
+            else:
+                self._messages[message] = generation
+        while len(self._messages) > REMEMBERED:
+            self._messages.popitem(last=False)
+        for generation, event in sorted(found.items()):
+            message, state = event.get("client_message_id"), event.get("state")
+            turn = Turn(generation, message if isinstance(message, str) else None, now)
+            if state == "accepted":
+                turn.unsure_since = now
+            elif state in ("running", "waiting_permission", "cancelling"):
+                turn.state, turn.delivered = state, True
+                turn.cancel_by = now + self._limits.cancel if state == "cancelling" else None
+            self._open[generation] = turn
+        if self._open:
+            self._lost_at = now
+
+    def unsettled(self) -> list[int]:
+        """The turns whose prompts are not on their way right now: about these the daemon may be asked."""
+        return [
+            turn.generation for turn in self._open.values() if turn.delivered or turn.unsure_since is not None
+        ]
+
+    def asked(self, about: list[int], generation: int, busy: bool, now: float) -> list[Event]:
+        """What the daemon said about `about`: the newest prompt that it took, and whether one is at work or waits."""
+        out: list[Event] = []
+        for turn in [self._open[one] for one in about if one in self._open]:
+            if turn.generation > generation:
+                out += self.withdraw(turn.generation, now)  # it never arrived, and its socket is gone
+                continue
+            out += self.delivered(turn.generation, now)
+            if not busy and turn.generation in self._open:
+                turn.settle_by = now + self._limits.settle
+        return out
+
     def agent_lost(self, now: float) -> list[Event]:
         """The agent's socket is down; the daemon keeps the prompt running."""
         if self._lost_at is None:
             self._lost_at = now
+        for turn in self._open.values():
+            turn.settle_by = None
         return []
 
     def agent_up(self, now: float) -> list[Event]:
@@ -173,6 +226,8 @@ class Turns:
         turn = self.front
         if turn is None:
             return []
+        if turn.settle_by is not None and now >= turn.settle_by:
+            return self._end(turn, "unknown", now)
         if turn.cancel_by is not None and now >= turn.cancel_by:
             return self._end(turn, "cancelled", now)
         if turn.unsure_since is not None and now >= turn.unsure_since + self._limits.unknown:
@@ -187,7 +242,7 @@ class Turns:
         turn = self.front
         if turn is None:
             return None
-        times = [turn.cancel_by]
+        times = [turn.cancel_by, turn.settle_by]
         times.append(None if self._lost_at is None else self._lost_at + self._limits.disconnected)
         times.append(None if turn.unsure_since is None else turn.unsure_since + self._limits.unknown)
         times.append(turn.heard + self._limits.stalled if self._may_stall(turn) else None)

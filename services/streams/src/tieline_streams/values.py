@@ -19,6 +19,22 @@ _PERMISSION = (
 _PROCESS = ("process_id", "kind", "script_name", "command", "working_dir", "status")
 
 
+def _asked(item: dict[str, Any]) -> dict[str, Any]:
+    """A permission as the daemon lists it, in the words of its event."""
+    kept: dict[str, Any] = {
+        name: item[name] for name in ("request_id", "pending_id", "tool_call_id") if name in item
+    }
+    action = item.get("action")
+    if isinstance(action, dict) and isinstance(action.get("type"), str):
+        kept["action_type"] = action["type"]
+        kept["action_details"] = {name: value for name, value in action.items() if name != "type"}
+    return {
+        **kept,
+        "permission_title": item.get("title", ""),
+        "permission_options": item.get("options") or [],
+    }
+
+
 class _Set:
     def __init__(self) -> None:
         self._items: OrderedDict[str, dict[str, Any]] = OrderedDict()
@@ -34,6 +50,15 @@ class _Set:
         changed = bool(self._items)
         self._items.clear()
         return changed
+
+    def restore(self, key: str, items: list[dict[str, Any]]) -> bool:
+        """Make the set what it is said to be. Returns whether it is another one now."""
+        before = self.items()
+        self._items.clear()
+        for item in items:
+            if isinstance(id := item.get(key), str) and id:
+                self._put(id, item)
+        return self.items() != before
 
     def remove(self, key: object) -> bool:
         """Whether it was there."""
@@ -60,6 +85,13 @@ class Permissions(_Set):
             return self._put(pending, {name: value[name] for name in _PERMISSION if name in value})
         return type == "permission_cancelled" and self.remove(pending)
 
+    def listed(self, items: list[dict[str, Any]]) -> bool:
+        """What the daemon says is open. Returns whether the set is another one now."""
+        known = self._items
+        return self.restore(
+            "pending_id", [known.get(str(item.get("pending_id"))) or _asked(item) for item in items]
+        )
+
     def event(self) -> dict[str, Any]:
         return {"type": "permissions", "open": self.items()}
 
@@ -83,3 +115,11 @@ class Processes(_Set):
 
     def event(self) -> dict[str, Any]:
         return {"type": "processes", "running": self.items()}
+
+    def listed(self, items: list[dict[str, Any]]) -> bool:
+        """What the daemon says there is. Returns whether the set is another one now."""
+        running = [item for item in items if item.get("status") in ("starting", "running")]
+        told = [{**item, "process_id": item.get("id")} for item in running]
+        return self.restore(
+            "process_id", [{name: item[name] for name in _PROCESS if name in item} for item in told]
+        )

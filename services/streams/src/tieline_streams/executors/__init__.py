@@ -32,6 +32,9 @@ class Executor(Protocol):
     async def open(self, wanted: Wanted) -> InstanceRecord:
         """A new instance. Raises TielineError; nothing is left behind then."""
 
+    async def exists(self, record: InstanceRecord, session: str) -> bool | None:
+        """Whether an instance is there; None where nobody can say now."""
+
     async def close(self, record: InstanceRecord, session: str) -> None:
         """End an instance, also one that an earlier process opened. Twice is as good as once. Raises TielineError."""
 

@@ -5,14 +5,16 @@ from __future__ import annotations
 from typing import Any
 from urllib.parse import quote, urlsplit
 
+from tieline_protocol import jsontext
 from tieline_protocol.agentctl import Call
-from tieline_protocol.errors import Code, Refused, Unavailable
+from tieline_protocol.errors import Code, Refused, TielineError, Unavailable
 from tieline_protocol.messages import InstanceRecord
 
 from tieline_streams.executors import Wanted
 from tieline_streams.instance import client, fetch, judge
 
 _TIMEOUT = 30.0
+_ASKED = 5.0
 _CAP = 1024 * 1024
 
 
@@ -37,6 +39,20 @@ async def create(url: str, token: str, wanted: Wanted) -> InstanceRecord:
     parts = urlsplit(url)
     host = f"[{parts.hostname}]" if parts.hostname and ":" in parts.hostname else parts.hostname
     return InstanceRecord(instance=id, url=f"{parts.scheme}://{host}:{port}", token=token)
+
+
+async def exists(url: str, token: str, instance: str) -> bool | None:
+    """Whether the control server knows an instance; None where it cannot be asked."""
+    call = Call("GET", f"/api/v1/instances/{quote(instance, safe='')}", {}, None, True)
+    headers = {"Authorization": f"Bearer {token}"} if token else {}
+    try:
+        async with client(url, headers) as http:
+            status, body = await fetch(http, call, _ASKED, _CAP)
+        value = jsontext.loads(body)
+    except TielineError:
+        return None
+    known = isinstance(value, dict) and (value.get("id") == instance or "error" in value)
+    return {200: True, 404: False}.get(status) if known else None
 
 
 async def delete(url: str, token: str, instance: str) -> None:

@@ -70,6 +70,9 @@ class Local:
             raise
         return record.model_copy(update={"pid": process.pid})
 
+    async def exists(self, record: InstanceRecord, session: str) -> bool | None:
+        return record.pid is not None and await asyncio.to_thread(is_ours, record.pid, session)
+
     async def close(self, record: InstanceRecord, session: str) -> None:
         if session in self._running:
             await self._end(session)

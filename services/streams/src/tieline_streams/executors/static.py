@@ -36,6 +36,9 @@ class Static:
         making.cancel()
         await asyncio.gather(making, return_exceptions=True)
 
+    async def exists(self, record: InstanceRecord, session: str) -> bool | None:
+        return await control.exists(self._settings.control_url, self._token(), record.instance)
+
     async def close(self, record: InstanceRecord, session: str) -> None:
         await control.delete(self._settings.control_url, record.token, record.instance)
 

@@ -1,0 +1,151 @@
+"""What a socket that was away has missed: what the daemon says now against what was published.
+
+The difference becomes events. The daemon itself says how git is, at each connect.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import structlog
+from tieline_protocol import jsontext
+from tieline_protocol.errors import Code, Refused, TielineError
+
+from tieline_streams.journal import Journal
+from tieline_streams.line import RUNNING, Line
+from tieline_streams.ownership import Place
+from tieline_streams.sockets import Fatal
+
+log = structlog.get_logger()
+
+_AGAIN = 1.0
+_WITHIN = 10.0
+_SHELL_WITHIN = 3.0
+_TRIES = 5
+
+
+class Reconciler:
+    """`run` is its work; `up` may be called from callbacks. `broken` is told that the instance is gone."""
+
+    def __init__(
+        self, session: str, journal: Journal, place: Place | None, broken: Callable[[str], None]
+    ) -> None:
+        self._session = session
+        self._journal = journal
+        self._place = place
+        self._broken = broken
+        self._wake = asyncio.Event()
+        self._due: set[str] = set()
+        self._loop = asyncio.get_running_loop()
+        self.active = False  # a session that is just being opened has missed nothing
+        self.line: Line | None = None
+        self._work: dict[str, Callable[[Line], Awaitable[None]]] = {
+            "agent": self._agent,
+            "workspace": self._workspace,
+            "instance": self._instance,
+        }
+
+    def up(self, what: str) -> None:
+        """One of the sockets has connected; `instance`: it is not certain that there is anything to connect to."""
+        if self.active or what == "instance":
+            if what == "workspace":
+                self._journal.hold_shell()
+            self._due.add(what)
+            self._wake.set()
+
+    async def run(self) -> None:
+        """Until cancelled."""
+        while True:
+            await self._wake.wait()
+            self._wake.clear()
+            for what in sorted(self._due):
+                self._due.discard(what)
+                try:
+                    if self.line is not None:
+                        await self._work[what](self.line)
+                except Fatal as exc:
+                    self._broken(exc.message)
+                except TielineError as exc:
+                    log.info(
+                        "a session could not be compared", session=self._session, what=what, error=exc.message
+                    )
+                    if self._still(what):
+                        self._loop.call_later(_AGAIN, self._again, what)
+
+    def _still(self, what: str) -> bool:
+        manager = self.line.manager if self.line is not None else None
+        return manager is not None and manager.states().get(what) == "up"
+
+    def _again(self, what: str) -> None:
+        self._due.add(what)
+        self._wake.set()
+
+    async def _instance(self, line: Line) -> None:
+        record, place = line.record, self._place
+        if record is None or place is None:
+            return
+        if await place.executor.exists(record, self._session) is False:
+            self._broken("the instance is gone")
+
+    async def _agent(self, line: Line) -> None:
+        journal = self._journal
+        about = journal.turns.unsettled()
+        status = await line.status()
+        now = self._loop.time()
+        if status.get("agent_status") not in RUNNING:
+            journal.agent_exited()
+            return
+        generation = status.get("prompt_generation")
+        if "busy" in status and isinstance(generation, int):
+            journal.tell(journal.turns.asked(about, generation, bool(status["busy"]), now))
+            journal.wake()
+        await self._permissions(line)
+
+    async def _permissions(self, line: Line) -> None:
+        permissions = self._journal.permissions
+        assert line.manager is not None
+        for _ in range(_TRIES):
+            before = permissions.items()
+            try:
+                listed = await line.manager.send_stream_request("agent.permissions.list", None, _WITHIN)
+            except Refused as exc:
+                if exc.code is Code.UNKNOWN_ACTION:
+                    return
+                raise
+            if permissions.items() != before:
+                continue  # it changed while it was asked about
+            if permissions.listed(_objects(listed.get("permissions"))):
+                self._journal.permissions_changed()
+            return
+
+    async def _workspace(self, line: Line) -> None:
+        try:
+            await self._shell(line)
+        finally:
+            self._journal.release_shell(None)
+        processes = self._journal.processes
+        assert line.instance is not None
+        for _ in range(_TRIES):
+            before = processes.items()
+            body = await line.instance.call("process.list", {"session_id": self._session}, _WITHIN)
+            if processes.items() != before:
+                continue
+            if processes.listed(_objects(jsontext.loads(body).get("processes"))):
+                self._journal.workspace.say(processes.event())
+            return
+
+    async def _shell(self, line: Line) -> None:
+        assert line.instance is not None
+        try:
+            body = await line.instance.call("scrollback", {}, _SHELL_WITHIN)
+        except Refused:  # there is no shell
+            return
+        data = jsontext.loads(body).get("data")
+        if isinstance(data, str):
+            self._journal.release_shell(data)
+
+
+def _objects(value: Any) -> list[dict[str, Any]]:
+    return [item for item in value if isinstance(item, dict)] if isinstance(value, list) else []

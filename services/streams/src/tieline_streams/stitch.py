@@ -1,0 +1,16 @@
+"""Pure: what of the shell's output nobody has read, from what the daemon keeps of it."""
+
+from __future__ import annotations
+
+
+def missing(tail: str, kept: str, held: str) -> tuple[str, bool]:
+    """What stands between `tail`, which was published, and `held`, which came over the new connection.
+
+    `kept` is the end of the output as the daemon keeps it; it was read after the connection was made, so it reaches
+    into `held`. Returns it, and whether it follows on `tail`: if not, what came between them is gone.
+    """
+    kept = kept.lstrip("�")  # a character whose first bytes are not kept any more
+    known = next((n for n in range(min(len(tail), len(kept)), 0, -1) if tail.endswith(kept[:n])), 0)
+    rest = kept[known:]
+    came = next((n for n in range(min(len(rest), len(held)), 0, -1) if rest.endswith(held[:n])), 0)
+    return rest[: len(rest) - came], known > 0 or not tail or not kept
