@@ -21,6 +21,10 @@ settings.register_profile(
 settings.register_profile(
     "long", max_examples=1_000, deadline=None, database=None, suppress_health_check=[HealthCheck.too_slow]
 )
+# A user's own shell runs that user's start-up files, which may do anything; a test that kills one in the middle of
+# them may leave a lock that the next one waits for.
+os.environ["SHELL"] = "/bin/sh"
+
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "tieline"))
 
 
