@@ -8,7 +8,7 @@ PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c const
 # Tests are checked, also where they are not annotated, and not asked to be strict.
 LENIENT := --check-untyped-defs --allow-untyped-defs --allow-untyped-calls --allow-incomplete-defs --allow-any-generics \
 	--allow-untyped-decorators --no-strict-optional --no-warn-return-any --no-warn-unreachable --no-warn-unused-ignores \
-	--disable-error-code=var-annotated --disable-error-code=union-attr
+	--disable-error-code=var-annotated --disable-error-code=union-attr --disable-error-code=misc
 
 .PHONY: help setup up demo check test test-fast test-long bench lock clean
 .DEFAULT_GOAL := help

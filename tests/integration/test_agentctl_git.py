@@ -422,8 +422,8 @@ async def test_nobody_in_a_workspace_takes_a_repository_above_it_for_its_own(
         await it.post("/api/v1/processes/start", {**start, "working_dir": str(inner)})
         async with it.stream() as stream:
             await stream.type(f"{ask} > shell 2>&1\r")
-            for who in ("agent", "process", "shell"):
-                await eventually(lambda who=who: "not a git repository" in _text(inner / who), timeout=10)
+            whose = [inner / who for who in ("agent", "process", "shell")]
+            await eventually(lambda: all("not a git repository" in _text(each) for each in whose), timeout=10)
 
 
 def _text(path: Path) -> str:

@@ -800,7 +800,7 @@ async def test_a_session_answers_at_once_after_its_close(user: Frontend) -> None
 
 async def test_commands_on_their_way_while_a_session_closes_are_answered(user: Frontend, bus: Bus) -> None:
     """None of them meets silence: the owner, or nobody."""
-    asked = [asyncio.create_task(user.command("session.close"))]
+    asked: list[asyncio.Task[Any]] = [asyncio.create_task(user.command("session.close"))]
     while not asked[0].done():
         asked.append(asyncio.create_task(_seen(user)))
         await asyncio.wait([asked[0], asked[-1]], return_when=asyncio.FIRST_COMPLETED)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import contextlib
 import hashlib
 import json
 import struct
@@ -191,11 +192,16 @@ class Agentctl:
     async def __aexit__(self, *_: object) -> None:
         for server in self._servers:
             server.close()
-        for writer in list(self._writers):
+        await asyncio.sleep(0)  # a connection that was accepted a moment ago gets its handler
+        writers = list(self._writers)
+        for writer in writers:
             writer.transport.abort()
         for task in list(self._tasks):
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
+        for writer in writers:
+            with contextlib.suppress(OSError):
+                await writer.wait_closed()
 
     async def forget_instances(self) -> None:
         """As when the machine was started anew: nothing listens where the instances were."""

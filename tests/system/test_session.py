@@ -121,14 +121,15 @@ async def test_files_and_git(frontend: NewFrontend, shared_system: System) -> No
         await front.ask("git.stage", session, paths=["README"])
         done = await front.ask("git.commit", session, message="Change the README")
         told = await front.until("git_commit")
-        outside = await front.ask("workspace.file-delete", session, path="../../lock")
+        with pytest.raises(TielineError, match="within the workspace") as outside:
+            await front.ask("workspace.file-delete", session, path="../../lock")
 
     assert {node["name"] for node in tree["root"]["children"]} == {"README", "src"}
     assert content["content"] == "Changed.\n"
     assert done["success"]
     assert told.body["git_commit"]["commit_sha"] == git(root, "rev-parse", "HEAD")
     assert git(root, "log", "-1", "--format=%s") == "Change the README"
-    assert not outside["success"]
+    assert outside.value.code == "bad_request"
     assert (shared_system.data / "lock").exists()
 
 

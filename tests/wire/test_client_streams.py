@@ -14,6 +14,7 @@ from tieline_protocol.agentctl import Frame
 from tieline_protocol.errors import Code, Refused
 from tieline_streams.config import Limits
 from tieline_streams.executors import Wanted, control
+from tieline_streams.reverse_requests import Asked
 from tieline_streams.stream_manager import Execution, StreamManager
 from tieline_streams.workspace_callbacks import WorkspaceStreamCallbacks
 
@@ -116,12 +117,11 @@ async def client(daemon: Agentctl, tmp_path: Any) -> AsyncIterator[Client]:
     def frame(one: Frame, raw: bytes) -> None:
         found.frames.append(raw)
 
-    async def tools(action: str, payload: dict[str, Any]) -> dict[str, Any]:
-        if action == "mcp.ask_user_question":
-            return {
-                "answers": [{"question_id": payload["questions"][0]["id"], "selected_options": ["q1_opt2"]}]
-            }
-        if action == "mcp.broken":
+    async def tools(asked: Asked) -> dict[str, Any]:
+        if asked.action == "mcp.ask_user_question":
+            question = asked.payload["questions"][0]["id"]
+            return {"answers": [{"question_id": question, "selected_options": ["q1_opt2"]}]}
+        if asked.action == "mcp.broken":
             raise ZeroDivisionError
         raise Refused(Code.UNKNOWN_ACTION, "not supported")
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -12,7 +14,7 @@ names = st.sampled_from(["", "s1", "s2", "s3"])
 owners = st.none() | st.builds(OwnerRecord, holder=names, released=st.booleans())
 
 
-def record(state: str = "ready", wanted: str = "open") -> SessionRecord:
+def record(state: Any = "ready", wanted: Any = "open") -> SessionRecord:
     return SessionRecord(
         session="s",
         user="ada",
