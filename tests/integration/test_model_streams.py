@@ -27,7 +27,7 @@ async def server() -> AsyncIterator[ModelServer]:
 
 
 def model(server: ModelServer, **more: Any) -> Model:
-    patience = {"idle": 0.3, "total": 5.0, "connect": 1.0, "after_finish": 0.3, **more}
+    patience = {"idle": 1.0, "total": 8.0, "connect": 1.0, "after_finish": 0.3, **more}
     return Model(ModelSettings(server.url, "no key", "m", **patience), chance=lambda: 0.99)
 
 

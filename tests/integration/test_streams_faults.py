@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from tieline_protocol.bus import Bus
 from tieline_protocol.errors import Code, Refused, TielineError
+from tieline_protocol.metrics import DROPPED
 from tieline_streams import turn
 from tieline_streams.config import Executors, Limits
 
@@ -393,10 +394,14 @@ async def test_output_that_nobody_can_store_is_merged_dropped_and_told(
         user = Frontend(bus)
         await user.open()
         head = await user.command("head")
+        dropped = DROPPED._value.get()
         nats_server.pause()
         for n in range(1_000):
             daemon.workspace[0].send({"type": "shell_output", "data": f"{n:04}" * 1_000})
             await daemon.workspace[0].drain()
+        await eventually(
+            lambda: DROPPED._value.get() > dropped, timeout=15
+        )  # what the kernel holds is read too
         for n in range(200):
             daemon.agent[0].send(event("message_chunk", text=f"{n} "))
         await eventually(lambda: daemon.workspace[0].writer.transport.get_write_buffer_size() == 0)

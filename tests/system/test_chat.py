@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 from tieline import Client, Remote, Subscription, TielineError
 
+from tests.support.eventually import eventually
 from tests.support.system import System
 
 pytestmark = pytest.mark.timeout(60)
@@ -139,7 +140,10 @@ async def test_a_chat_goes_on_when_the_agent_service_and_the_remotes_service_are
         await came.wait()
         os.kill(system.now()["pids"]["agent"], signal.SIGKILL)
         heard = await until_ended(events)
-        os.kill(system.now()["pids"]["remotes"], signal.SIGKILL)
+        killed = system.now()["pids"]["remotes"]
+        os.kill(killed, signal.SIGKILL)
+        await eventually(lambda: system.now()["pids"]["remotes"] != killed, timeout=30)
+        await eventually(lambda: _listed(client), timeout=30)
         await client.request(
             "thread.message", {"thread_id": thread, "content": 'call box.look {"number": 2}'}, timeout=30
         )
@@ -150,3 +154,11 @@ async def test_a_chat_goes_on_when_the_agent_service_and_the_remotes_service_are
     assert of(after, "run")[-1]["reason"] == "answer"
     assert [event.get("result") for event in of(after, "tool_result")] == [2]
     assert calls == [1, 2]
+
+
+async def _listed(client: Client) -> bool:
+    """Whether the remotes service answers again, and the remote is there."""
+    try:
+        return bool((await client.request("remote-list", timeout=10))["remotes"])
+    except TielineError:
+        return False
