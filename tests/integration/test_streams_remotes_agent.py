@@ -45,7 +45,10 @@ async def user(
     async with streams.running(nats_server.url, known):
         frontend = Frontend(bus)
         await frontend.open(remotes=["browser"])
-        yield frontend
+        try:
+            yield frontend
+        finally:  # a local daemon outlives the service; it ends with its session
+            await frontend.command("session.close")
 
 
 async def ended(user: Frontend, generation: int) -> str:
