@@ -1,4 +1,4 @@
-"""A TCP hop that a test can cut, freeze, slow, or cut in the middle of a frame."""
+"""A TCP hop that a test can cut (also in the middle of a frame), freeze, slow, or let lose what it carries."""
 
 from __future__ import annotations
 
@@ -9,12 +9,26 @@ import struct
 from typing import Literal
 
 Direction = Literal["up", "down"]  # up: from whoever dialled us; down: from the target
+_HEAD = 1_024
+
+
+class Connection:
+    """One that passes through: its two ends, and the first bytes that whoever dialled has sent."""
+
+    def __init__(self, near: asyncio.StreamWriter, far: asyncio.StreamWriter) -> None:
+        self.near, self.far = near, far
+        self.head = b""
+
+    def cut(self, rst: bool) -> None:
+        for writer in (self.near, self.far):
+            end(writer, rst)
 
 
 class Link:
     """Use as `async with Link("127.0.0.1", port) as link`, then dial `link.port` instead of the target's.
 
-    `connections` counts what was ever accepted, `open` what is open now.
+    `connections` counts what was ever accepted, `open` what is open now. `only` restricts a cut to connections that
+    began with something: a request's path, say.
     """
 
     def __init__(self, host: str, port: int) -> None:
@@ -26,8 +40,10 @@ class Link:
         self._flowing = asyncio.Event()
         self._flowing.set()
         self._left: dict[Direction, int | None] = {"up": None, "down": None}
+        self._only = b""
         self._rst = True
-        self._pairs: dict[asyncio.Task[None], tuple[asyncio.StreamWriter, asyncio.StreamWriter]] = {}
+        self._losing: set[Direction] = set()
+        self._pairs: dict[asyncio.Task[None], Connection] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self._server: asyncio.Server | None = None
 
@@ -48,24 +64,34 @@ class Link:
             self._server = None
         self.cut(rst=rst)
 
-    def cut(self, *, rst: bool = True) -> None:
+    def cut(self, *, rst: bool = True, only: bytes = b"") -> None:
         """End all open connections, with a reset or an orderly FIN."""
-        for pair in list(self._pairs.values()):
-            for writer in pair:
-                _end(writer, rst)
+        for connection in list(self._pairs.values()):
+            if only in connection.head:
+                connection.cut(rst)
 
-    def cut_after(self, size: int, direction: Direction = "down", *, rst: bool = True) -> None:
+    def cut_after(
+        self, size: int, direction: Direction = "down", *, rst: bool = True, only: bytes = b""
+    ) -> None:
         """Let `size` more bytes through in a direction, then cut: somewhere inside a frame, say."""
         self._left[direction] = size
-        self._rst = rst
+        self._rst, self._only = rst, only
 
     def freeze(self) -> None:
         """Pass nothing on; connections stay open and new ones are accepted."""
         self._flowing.clear()
 
+    def lose(self, direction: Direction) -> None:
+        """Take what comes in a direction and pass none of it on; both sides believe that all is well."""
+        self._losing.add(direction)
+
     def thaw(self) -> None:
-        """Pass on what was held back, and all that follows."""
+        """Pass on what was held back, and all that follows; what was lost stays lost."""
+        self._losing.clear()
         self._flowing.set()
+
+    def passing(self, connection: Connection, direction: Direction, data: bytes) -> None:
+        """What is about to be passed on, for those who count."""
 
     async def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         task = asyncio.current_task()
@@ -75,28 +101,39 @@ class Link:
         self.connections += 1
         try:
             far_reader, far_writer = await asyncio.open_connection(*self.target)
-        except OSError:
-            _end(writer, rst=True)
-            return
-        self._pairs[task] = (writer, far_writer)
+        except BaseException as exc:
+            end(writer, rst=True)
+            if isinstance(exc, OSError):
+                return
+            raise
+        connection = self._pairs[task] = Connection(writer, far_writer)
         try:
             async with asyncio.TaskGroup() as group:
-                group.create_task(self._pump(reader, far_writer, "up"), name="link up")
-                group.create_task(self._pump(far_reader, writer, "down"), name="link down")
+                group.create_task(self._pump(connection, reader, far_writer, "up"), name="link up")
+                group.create_task(self._pump(connection, far_reader, writer, "down"), name="link down")
         finally:
             del self._pairs[task]
             for one in (writer, far_writer):
                 one.close()
 
     async def _pump(
-        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, direction: Direction
+        self,
+        connection: Connection,
+        reader: asyncio.StreamReader,
+        writer: asyncio.StreamWriter,
+        direction: Direction,
     ) -> None:
         with contextlib.suppress(OSError):
             while data := await reader.read(65_536):
+                if direction == "up" and len(connection.head) < _HEAD:
+                    connection.head += data[:_HEAD]
                 await self._flowing.wait()
                 if self.rate is not None:
                     await asyncio.sleep(len(data) / self.rate)
-                left = self._left[direction]
+                if direction in self._losing:
+                    continue
+                self.passing(connection, direction, data)
+                left = self._left[direction] if self._only in connection.head else None
                 if left is not None:
                     self._left[direction] = max(0, left - len(data))
                     data = data[:left]
@@ -105,7 +142,7 @@ class Link:
                 await writer.drain()
                 if left is not None and len(data) == left:
                     self._left[direction] = None
-                    self.cut(rst=self._rst)
+                    self.cut(rst=self._rst, only=self._only)
                     return
         await self._flowing.wait()
         with contextlib.suppress(OSError, RuntimeError):
@@ -116,13 +153,21 @@ class Link:
         return self
 
     async def __aexit__(self, *_: object) -> None:
+        await asyncio.sleep(0)  # a connection that was accepted a moment ago gets its handler
+        passing = list(self._pairs.values())
         await self.down()
-        for task in list(self._tasks):
+        tasks = list(self._tasks)
+        for task in tasks:
             task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await asyncio.gather(*tasks, return_exceptions=True)
+        for connection in passing:
+            for writer in (connection.near, connection.far):
+                with contextlib.suppress(OSError):
+                    await writer.wait_closed()
 
 
-def _end(writer: asyncio.StreamWriter, rst: bool) -> None:
+def end(writer: asyncio.StreamWriter, rst: bool) -> None:
+    """Close one end, with a reset or an orderly FIN."""
     if rst:
         sock = writer.get_extra_info("socket")
         with contextlib.suppress(OSError):

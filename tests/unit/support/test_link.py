@@ -87,3 +87,34 @@ async def test_a_link_that_is_down_refuses_and_comes_back_on_its_port(echo: Link
     await echo.up()
     _, writer = await asyncio.open_connection("127.0.0.1", echo.port)
     writer.close()
+
+
+async def test_a_cut_may_be_meant_for_some_connections_only(echo: Link) -> None:
+    first, first_writer = await asyncio.open_connection("127.0.0.1", echo.port)
+    second, second_writer = await asyncio.open_connection("127.0.0.1", echo.port)
+    first_writer.write(b"GET /a")
+    second_writer.write(b"GET /b")
+    await first.readexactly(6)
+    await second.readexactly(6)
+    echo.cut(rst=False, only=b"/a")
+
+    assert await first.read() == b""
+    second_writer.write(b"!")
+    assert await second.readexactly(1) == b"!"
+    first_writer.close()
+    second_writer.close()
+
+
+async def test_what_a_link_loses_never_arrives_and_what_follows_does(echo: Link) -> None:
+    reader, writer = await asyncio.open_connection("127.0.0.1", echo.port)
+    echo.lose("down")
+    before = echo.bytes["up"]
+    writer.write(b"lost")
+    await eventually(lambda: echo.bytes["up"] == before + 4)
+    with pytest.raises(TimeoutError):
+        await asyncio.wait_for(reader.read(4), 0.05)
+    echo.thaw()
+    writer.write(b"kept")
+
+    assert await reader.readexactly(4) == b"kept"
+    writer.close()
