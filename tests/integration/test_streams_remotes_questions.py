@@ -125,7 +125,15 @@ async def test_a_user_may_decline(user: Frontend, daemon: Agentctl) -> None:
     id = await asked(user, daemon)
     await user.command("question.answer", {"question_id": id, "rejected": True})
 
-    assert await rejected(daemon, id)
+    assert await rejected(daemon, id) == "the user does not want to answer"
+
+
+async def test_the_agent_reads_why_a_user_declined(user: Frontend, daemon: Agentctl) -> None:
+    id = await asked(user, daemon)
+    declined = {"question_id": id, "rejected": True, "reject_reason": "ask me after lunch"}
+    await user.command("question.answer", declined)
+
+    assert await rejected(daemon, id) == "ask me after lunch"
 
 
 async def test_an_agent_that_gives_up_closes_its_question(user: Frontend, daemon: Agentctl) -> None:

@@ -1,7 +1,10 @@
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tieline_protocol import subjects
 from tieline_protocol.remotes import External, RemoteFunction, RemoteRecord, name_token
+
+from tests.support.carried import carries, refused
 
 RECORD = RemoteRecord(
     user="ada",
@@ -43,3 +46,28 @@ def test_any_name_becomes_one_token_and_no_two_become_the_same(one, other):
 def test_a_half_emoji_in_a_name_hurts_nobody():
     """B20."""
     assert subjects.is_id(name_token("\ud83d"))
+
+
+@pytest.mark.parametrize(
+    ("action", "payload", "field"),
+    [
+        ("remote-connect", {}, "remotename"),
+        ("remote-connect", {"remotename": "b"}, "functions"),
+        ("remote-connect", {"remotename": "b", "external": {"kind": "http", "url": "u"}}, "functions"),
+        ("remote-call", {"remotename": "b", "function": "f"}, "args"),
+        ("remote-call", {"remotename": "b", "function": "f", "args": '{"a":1}'}, "args"),
+        ("remote-call", {"remotename": "b", "function": "f", "args": {}, "timeout_ms": 0}, "timeout_ms"),
+        ("remote-call-result", {"requestId": ""}, "requestId"),
+    ],
+)
+def test_what_is_wrong_is_named(action, payload, field):
+    assert field in refused(action, **payload)
+
+
+def test_an_mcp_server_tells_its_own_functions():
+    external = {"kind": "mcp", "url": "https://tools.example/mcp"}
+
+    assert carries("remote-connect", remotename="b", external=external) == {
+        "remotename": "b",
+        "external": external,
+    }

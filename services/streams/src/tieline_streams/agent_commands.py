@@ -151,7 +151,9 @@ class AgentCommands:
     async def question(self, payload: dict[str, Any], budget: float) -> Body:
         """The reply goes to the daemon over whatever socket is up, now or later."""
         wanted = read(Answer, payload)
-        self._journal.answer_question(wanted.question_id, wanted.answers, wanted.rejected)
+        self._journal.answer_question(
+            wanted.question_id, wanted.answers, wanted.rejected, wanted.reject_reason
+        )
         return {}
 
     async def passed(self, action: str, payload: dict[str, Any], budget: float) -> Body:

@@ -135,9 +135,11 @@ class Journal:
         self.questions.ask(id, payload)
         self.agent.say(self.questions.event())
 
-    def answer_question(self, id: str, answers: Answers | None, rejected: bool) -> None:
+    def answer_question(
+        self, id: str, answers: Answers | None, rejected: bool, reason: str | None = None
+    ) -> None:
         """The user's answer, for the daemon. Raises TielineError."""
-        self._reply(id, self.questions.answer(id, answers, rejected))
+        self._reply(id, self.questions.answer(id, answers, rejected, reason))
         self.agent.say(self.questions.event())
 
     def close_questions(self, reason: str) -> None:

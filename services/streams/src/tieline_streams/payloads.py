@@ -57,6 +57,7 @@ class Answer(Payload):
     question_id: StrictStr = Field(min_length=1)
     answers: list[Any] | dict[str, Any] | None = None
     rejected: StrictBool = False
+    reject_reason: StrictStr | None = None
 
 
 class Input(Payload):

@@ -64,7 +64,9 @@ class Questions:
         self._closed.pop(id, None)
         self._open[id] = entry
 
-    def answer(self, id: str, answers: Answers | None, rejected: bool) -> dict[str, Any]:
+    def answer(
+        self, id: str, answers: Answers | None, rejected: bool, reason: str | None = None
+    ) -> dict[str, Any]:
         """The user's answer; returns the reply. Raises Refused (not_found, conflict), ProtocolError."""
         entry = self._open.get(id)
         if entry is None:
@@ -72,7 +74,7 @@ class Questions:
                 raise Refused(Code.CONFLICT, "the question is closed already")
             raise Refused(Code.NOT_FOUND, "there is no such question")
         if rejected:
-            reply = _rejection("the user does not want to answer")
+            reply = _rejection(reason or "the user does not want to answer")
         elif answers is None:
             raise ProtocolError("answers: required, or rejected: true")
         else:
