@@ -1,7 +1,7 @@
 """Pure: when a process may act, and when another one is taken for dead.
 
 A process renews its key every second; the key expires by itself. It acts only while it is certain that nobody can
-have seen its key expire: within `ACT` seconds after it *sent* its last confirmed renewal. Times are seconds of
+have seen its key expire: within `Terms.act` seconds after it *sent* its last confirmed renewal. Times are seconds of
 CLOCK_BOOTTIME, which runs on while the machine sleeps; they are arguments, and checked at each use, never in a
 timer, since a stopped process notices no timer.
 """
@@ -9,17 +9,38 @@ timer, since a stopped process notices no timer.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import dataclass
 
-TTL = 8.0  # s, after which the broker forgets a key that was not renewed
-RENEW = 1.0  # s between renewals
-ACT = 7.0  # s after a confirmed renewal was sent, within which a process acts
-CLOSE = 7.5  # s after which it closes what it holds
+SCAN = 1.0  # s between looks for keys that are gone
+
+
+@dataclass(frozen=True, slots=True)
+class Terms:
+    """How long a key lives that was not renewed, in whole seconds as the broker counts; all else follows from it."""
+
+    ttl: int = 8
+
+    @property
+    def renew(self) -> float:
+        """Seconds between renewals."""
+        return self.ttl / 8
+
+    @property
+    def act(self) -> float:
+        """Seconds after a confirmed renewal was sent, within which a process acts."""
+        return self.ttl * 7 / 8
+
+    @property
+    def close(self) -> float:
+        """Seconds after which it closes what it holds."""
+        return self.ttl * 15 / 16
 
 
 class Lease:
     """One process's own view of its key."""
 
-    def __init__(self) -> None:
+    def __init__(self, terms: Terms) -> None:
+        self._terms = terms
         self._sent = float("-inf")
         self._refused = False
 
@@ -34,11 +55,11 @@ class Lease:
 
     def may_act(self, now: float) -> bool:
         """Whether the process may use what it hears, write and answer."""
-        return not self._refused and now - self._sent < ACT
+        return not self._refused and now - self._sent < self._terms.act
 
     def must_close(self, now: float) -> bool:
         """Whether the process must close what it holds."""
-        return self._refused or now - self._sent >= CLOSE
+        return self._refused or now - self._sent >= self._terms.close
 
 
 class Presence:

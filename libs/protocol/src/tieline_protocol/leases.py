@@ -13,7 +13,7 @@ import structlog
 from tieline_protocol import jetstream, subjects
 from tieline_protocol.bus import Bus, Received
 from tieline_protocol.errors import Unavailable
-from tieline_protocol.lease import RENEW, TTL, Lease, Presence
+from tieline_protocol.lease import SCAN, Lease, Presence, Terms
 
 log = structlog.get_logger()
 
@@ -26,11 +26,12 @@ def boottime() -> float:
 class ProcessLease:
     """This process's lease. `id` is new at every start."""
 
-    def __init__(self, bus: Bus, kind: str) -> None:
+    def __init__(self, bus: Bus, kind: str, terms: Terms | None = None) -> None:
+        self.terms = terms or Terms()
         self.id = kind[0] + secrets.token_hex(10)
         self.kind = kind
         self._bus = bus
-        self._lease = Lease()
+        self._lease = Lease(self.terms)
         self._revision = 0
         self._subject = subjects.bucket_key(subjects.BUCKET_PROCESSES, subjects.process_key(self.id))
 
@@ -45,12 +46,12 @@ class ProcessLease:
     async def renew(self) -> None:
         """One renewal. Raises Unavailable where the broker does not confirm it; the next one may."""
         sent = boottime()
-        headers = {"Nats-TTL": f"{TTL:g}s"}
+        headers = {"Nats-TTL": f"{self.terms.ttl}s"}
         if self._revision:
             headers["Nats-Expected-Last-Subject-Sequence"] = str(self._revision)
         try:
             self._revision = await jetstream.publish(
-                self._bus, self._subject, self.kind.encode(), headers, timeout=2 * RENEW
+                self._bus, self._subject, self.kind.encode(), headers, timeout=2 * self.terms.renew
             )
         except jetstream.WrongRevision:
             # An acknowledgement that was lost looks like a refusal: what the leader has decides. The key bears an
@@ -73,9 +74,9 @@ class ProcessLease:
 
 
 @contextlib.asynccontextmanager
-async def holding(bus: Bus, kind: str) -> AsyncIterator[ProcessLease]:
-    """A lease for this process, renewed every second until the block is left."""
-    lease = ProcessLease(bus, kind)
+async def holding(bus: Bus, kind: str, terms: Terms | None = None) -> AsyncIterator[ProcessLease]:
+    """A lease for this process, renewed until the block is left."""
+    lease = ProcessLease(bus, kind, terms)
     try:
         await lease.renew()
     except Unavailable as exc:  # the process may not act until a later one is confirmed
@@ -92,7 +93,7 @@ async def holding(bus: Bus, kind: str) -> AsyncIterator[ProcessLease]:
 
 async def _renew(lease: ProcessLease) -> None:
     while True:
-        await asyncio.sleep(RENEW)
+        await asyncio.sleep(lease.terms.renew)
         try:
             await lease.renew()
         except Unavailable as exc:
@@ -142,7 +143,7 @@ async def _scan(bucket: jetstream.Bucket, presence: Presence, gone: asyncio.Queu
         else:
             for process in presence.scanned(subjects.process_of(key) for key in keys):
                 gone.put_nowait(process)
-        await asyncio.sleep(RENEW)
+        await asyncio.sleep(SCAN)
 
 
 async def _tell(

@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 from tieline_protocol import service
 from tieline_protocol.bus import BusSettings
+from tieline_protocol.lease import Terms
 from tieline_protocol.service import Common
 
 from tieline_streams import app, config, turn
@@ -31,6 +32,9 @@ def main(
     operation_timeout: Annotated[float, typer.Option(envvar="TIELINE_OPERATION_TIMEOUT")] = 600,
     heartbeat: Annotated[float, typer.Option(envvar="TIELINE_HEARTBEAT", help="Seconds between pings")] = 4,
     dead_after: Annotated[float, typer.Option(envvar="TIELINE_DEAD_AFTER", help="Seconds of silence")] = 9,
+    lease_seconds: Annotated[
+        int, typer.Option(envvar="TIELINE_LEASE_SECONDS", min=2, help="Until a silent process is replaced")
+    ] = 8,
     cancel_timeout: Annotated[float, typer.Option(envvar="TIELINE_CANCEL_TIMEOUT")] = 10,
     disconnected_after: Annotated[float, typer.Option(envvar="TIELINE_DISCONNECTED_AFTER")] = 40,
     unknown_after: Annotated[float, typer.Option(envvar="TIELINE_UNKNOWN_AFTER")] = 60,
@@ -60,6 +64,7 @@ def main(
         dead=dead_after,
         backlog_bytes=backlog_bytes,
         process_bytes=process_bytes,
+        lease=Terms(lease_seconds),
         turn=turn.Limits(cancel_timeout, disconnected_after, unknown_after, stalled_after),
     )
     nats = BusSettings(nats_url, "streams", nats_user, nats_password, nats_inbox_prefix)

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass, field
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 from tieline_protocol import backpressure, jsontext
 from tieline_protocol.agentctl import MAX_EVENT, MAX_FRAME, Spelling
 from tieline_protocol.bus import BusSettings
 from tieline_protocol.errors import BadMessage, Code, Refused
+from tieline_protocol.lease import Terms
 from tieline_protocol.messages import explain
 
 from tieline_streams import retry, turn
@@ -50,7 +51,53 @@ class LocalExecutor(_Settings):
         return (self.state or self.root.parent / "tieline-agentctl").absolute()
 
 
-ExecutorSettings = Annotated[StaticExecutor | LocalExecutor, Field(discriminator="kind")]
+class TunnelExecutor(_Settings):
+    """A control server on another machine, reached through a command that forwards a local port to one over there.
+
+    In the command `{local}`, `{host}`, `{remote}` and `{session}` stand for the local port, the host and port as seen
+    from over there, and the session's id.
+    """
+
+    kind: Literal["tunnel"]
+    command: tuple[str, ...] = Field(min_length=1)
+    host: str = "127.0.0.1"
+    port: int = Field(39429, ge=1, le=65_535)
+    token_file: Path | None = None
+    root: PurePosixPath  # over there
+    check_every: float = Field(5, gt=0)  # s; two checks in a row that fail start the command anew
+    check_timeout: float = Field(5, gt=0)
+    routes: Spelling = "field"
+
+    @model_validator(mode="after")
+    def _forwards(self) -> TunnelExecutor:
+        for name in ("{local}", "{remote}"):
+            if not any(name in word for word in self.command):
+                raise ValueError(f"command: {name} is missing")
+        if not self.root.is_absolute():
+            raise ValueError("root: an absolute path is required")
+        return self
+
+
+class DockerExecutor(_Settings):
+    """A container of the session's own, by the Engine's API. The workspace has the same path inside as outside."""
+
+    kind: Literal["docker"]
+    socket: Path = Path("/var/run/docker.sock")
+    image: str = Field(min_length=1)
+    command: tuple[str, ...] | None = None  # instead of the image's
+    root: Path
+    env: dict[str, str] = Field(default_factory=dict)
+    user: str = ""
+    network: str | None = None  # reach containers by their address in it; else by ports published on 127.0.0.1
+    host_config: dict[str, Any] = Field(default_factory=dict)  # more of the Engine's HostConfig: Memory, NanoCpus …
+    port: int = Field(39429, ge=1, le=65_535)
+    instance_port: int = Field(41001, ge=1, le=65_535)
+    routes: Spelling = "field"
+
+
+ExecutorSettings = Annotated[
+    StaticExecutor | LocalExecutor | TunnelExecutor | DockerExecutor, Field(discriminator="kind")
+]
 
 
 class AgentSettings(_Settings):
@@ -70,9 +117,9 @@ class Executors(_Settings):
     executors: dict[str, ExecutorSettings] = Field(min_length=1)
     agents: dict[str, AgentSettings] = Field(min_length=1)
 
-    def executor(self, name: str | None) -> tuple[str, StaticExecutor | LocalExecutor]:
+    def executor(self, name: str | None) -> tuple[str, ExecutorSettings]:
         """Raises Refused (not_found)."""
-        found: tuple[str, StaticExecutor | LocalExecutor] = _named(self.executors, name, "executor")
+        found: tuple[str, ExecutorSettings] = _named(self.executors, name, "executor")
         return found
 
     def agent(self, name: str | None) -> tuple[str, AgentSettings]:
@@ -119,6 +166,7 @@ class Limits:
     agent_request: float = 30
     drain: float = 10
     sweep: float = 5
+    lease: Terms = field(default_factory=Terms)
     turn: turn.Limits = field(default_factory=turn.Limits)
     event_bytes: int = MAX_EVENT
     frame_bytes: int = MAX_FRAME
