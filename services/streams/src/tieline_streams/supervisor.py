@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import Awaitable, Callable
-from typing import Any, Literal
+from typing import Any
 
 import structlog
 from tieline_protocol.errors import TielineError
@@ -19,7 +19,6 @@ from tieline_streams.sockets import Fatal, Socket
 
 log = structlog.get_logger()
 
-Stream = Literal["agent", "workspace"]
 Tell = Callable[[dict[str, Any]], None]
 
 
@@ -28,13 +27,13 @@ class Supervisor:
 
     def __init__(
         self,
-        stream: Stream,
+        stream: str,
         connect: Callable[[], Awaitable[Socket]],
         tend: Callable[[Socket], Awaitable[str]],
         tell: Tell,
         retry: Retry | None = None,
     ) -> None:
-        self.stream: Stream = stream
+        self.stream = stream
         self._connect = connect
         self._tend = tend
         self._tell = tell
