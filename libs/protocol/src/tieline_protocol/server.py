@@ -15,6 +15,7 @@ import structlog
 from tieline_protocol.errors import Code, Refused, TielineError
 from tieline_protocol.messages import refusal
 from tieline_protocol.received import Received
+from tieline_protocol.spread import Spread
 
 if TYPE_CHECKING:
     from tieline_protocol.bus import Bus, Subscription
@@ -33,6 +34,12 @@ class EndpointStats:
     errors: int = 0
     last_error: str = ""
     processing: int = 0
+    spread: Spread = field(default_factory=Spread)
+
+    def took(self, duration: int) -> None:
+        """A request is done with."""
+        self.processing += duration
+        self.spread.add(duration)
 
 
 @dataclass(slots=True)
@@ -61,7 +68,7 @@ class Server:
         except Exception as exc:  # noqa: BLE001  # the last line: a handler turns what it expects into replies itself
             reply = self._broken(received, exc)
         if reply is None or isinstance(reply, bytes):
-            self.stats.processing += time.perf_counter_ns() - began
+            self.stats.took(time.perf_counter_ns() - began)
             if reply is not None:
                 self._answer(received, reply)
             return
@@ -83,7 +90,7 @@ class Server:
         except Exception as exc:  # noqa: BLE001  # the last line, as above
             reply = self._broken(received, exc)
         finally:
-            self.stats.processing += time.perf_counter_ns() - began
+            self.stats.took(time.perf_counter_ns() - began)
         if reply is not None:
             await self._reply(received, reply)
 

@@ -67,6 +67,11 @@ class Services:
                     "last_error": stats.last_error,
                     "processing_time": stats.processing,
                     "average_processing_time": stats.processing // max(stats.requests, 1),
+                    "data": {
+                        "in_flight": server.in_flight,
+                        "p50": stats.spread.quantile(0.5),
+                        "p99": stats.spread.quantile(0.99),
+                    },
                 }
             )
         return {
