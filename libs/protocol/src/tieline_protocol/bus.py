@@ -17,6 +17,7 @@ import re
 import secrets
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from dataclasses import dataclass
+from pathlib import Path, PurePath
 from typing import TypeVar
 
 import structlog
@@ -76,6 +77,7 @@ class BusSettings:
     inbox_prefix: str = "_INBOX"
     ping_interval: float = 5  # nats-py waits 120 s; a hung server must show sooner
     max_outstanding_pings: int = 2
+    password_file: PurePath | None = None  # read at each connection: a new password needs no restart
     pending_messages: int = PENDING_MESSAGES
     pending_bytes: int = PENDING_BYTES
 
@@ -406,7 +408,7 @@ class Bus:
             servers=settings.url.split(","),
             name=settings.name,
             user=settings.user,
-            password=settings.password,
+            password=self._password,  # type: ignore[arg-type]  # it calls what can be called
             inbox_prefix=settings.inbox_prefix,
             ping_interval=settings.ping_interval,  # type: ignore[arg-type]  # it takes any number
             max_outstanding_pings=settings.max_outstanding_pings,
@@ -421,6 +423,10 @@ class Bus:
             reconnected_cb=self._came_back,
             closed_cb=self._ended,
         )
+
+    def _password(self) -> str | None:
+        file = self.settings.password_file
+        return self.settings.password if file is None else Path(file).read_text().strip()
 
     def _answered(self, received: Received) -> None:
         token = received.subject.rpartition(".")[2]

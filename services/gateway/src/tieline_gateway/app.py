@@ -79,6 +79,7 @@ def _settings(config: Config, name: str) -> BusSettings:
         name,
         user=config.nats_user,
         password=config.nats_password,
+        password_file=config.nats_password_file,
         inbox_prefix=config.nats_inbox_prefix,
     )
 

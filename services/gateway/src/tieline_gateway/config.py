@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from pathlib import PurePath
 
 from tieline_protocol import frontend
 
@@ -48,6 +49,7 @@ class Config:
     allow_no_origin: bool = False
     nats_user: str | None = None
     nats_password: str | None = None
+    nats_password_file: PurePath | None = None
     nats_inbox_prefix: str = "_INBOX"
     nats_pending_messages: int = 65_536
     nats_pending_bytes: int = 64 * 1024 * 1024

@@ -184,3 +184,5 @@ class Config:
     executors: Executors
     limits: Limits = field(default_factory=Limits)
     workspace_bytes: int = 16 * 1024**3  # what the stream of workspace logs may take on disk
+    replicas: int = 1  # of streams
+    declare: bool = True  # make streams and buckets, or wait until somebody has
