@@ -76,6 +76,8 @@ async def ensure_stream(bus: Bus, config: dict[str, Any]) -> None:
     if error := changed.get("error"):
         if error.get("code") == 404:  # it is not there, and could not be made
             error = made["error"]
+        if error.get("code") == 503:  # a cluster that has no leader yet
+            raise Unavailable(f"stream {name}: {error.get('description', error)}")
         raise StreamRefused(f"stream {name}: {error.get('description', error)}")
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import random
 import time
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -111,22 +112,52 @@ async def ensure(bus: Bus, limits: StreamLimits, *, update: bool = True) -> None
     `update`: bring those that exist up to `limits`. One service has the limits among its knobs and does so; the
     others only make what is missing, so that nobody undoes what an operator has chosen.
     """
-    for wait in delays(random.random, 0.05, 2):
+    await _patiently(lambda: _ensure(bus, limits, update))
+
+
+async def wait(bus: Bus) -> None:
+    """Until all streams and buckets are there: somebody else makes them (migrate.py)."""
+    await _patiently(lambda: _look(bus))
+
+
+async def _patiently(work: Callable[[], Awaitable[None]]) -> None:
+    for pause in delays(random.random, 0.05, 2):
         try:
-            await _ensure(bus, limits, update)
+            await work()
         except Unavailable as exc:
             log.warning("JetStream is not there, trying again", error=exc.message)
-            await asyncio.sleep(wait)
+            await asyncio.sleep(pause)
         else:
             return
 
 
 async def _ensure(bus: Bus, limits: StreamLimits, update: bool) -> None:
-    for config in [*event_streams(limits), *buckets(limits, int(time.time() * 1000))]:
-        info = await jetstream.api(bus, subjects.stream_api("INFO", config["name"]))
-        if "error" not in info:
+    for config in _all(limits):
+        found = await _found(bus, config["name"])
+        if found is not None:
             if not update:
                 continue
             if "first_seq" in config:
-                config["first_seq"] = info["config"].get("first_seq", 0)
+                config["first_seq"] = found.get("first_seq", 0)
         await jetstream.ensure_stream(bus, config)
+
+
+async def _look(bus: Bus) -> None:
+    for config in _all(StreamLimits()):
+        if await _found(bus, config["name"]) is None:
+            raise Unavailable(f"{config['name']} is not there yet")
+
+
+def _all(limits: StreamLimits) -> list[dict[str, Any]]:
+    return [*event_streams(limits), *buckets(limits, int(time.time() * 1000))]
+
+
+async def _found(bus: Bus, stream: str) -> dict[str, Any] | None:
+    """A stream's configuration; None where there is no such stream. Raises Unavailable."""
+    info = await jetstream.api(bus, subjects.stream_api("INFO", stream))
+    if error := info.get("error"):
+        if error.get("code") != 404:
+            raise Unavailable(f"cannot look at {stream}: {error.get('description', error)}")
+        return None
+    config: dict[str, Any] = info["config"]
+    return config

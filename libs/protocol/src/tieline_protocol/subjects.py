@@ -279,3 +279,37 @@ def stream_api(verb: str, stream: str) -> str:
 def service_verb(verb: str, name: str = "", id: str = "") -> str:
     """The NATS services convention (ADR-32): PING, INFO, STATS of all, of one service, of one replica."""
     return ".".join(part for part in ("$SRV", verb, name, id) if part)
+
+
+# Patterns: what a broker user is granted (permissions.py).
+
+ALL_COMMANDS = "tieline.command.*.*.>"
+ALL_CONNECTIONS = "tieline.connection.*.*.*"
+ALL_CALLS = "tieline.call.*.*.*"
+ALL_SERVICE_VERBS = "$SRV.>"
+
+
+def all_rpc(service: str) -> str:
+    """Every endpoint of a service."""
+    return f"tieline.rpc.{token(service)}.*.*"
+
+
+def service_verbs(name: str) -> tuple[str, ...]:
+    """What a service answers of the services convention: to all, to its name, to one replica."""
+    return "$SRV.*", f"$SRV.*.{token(name)}", f"$SRV.*.{token(name)}.*"
+
+
+def inbox_prefix(user: str) -> str:
+    """Where the answers to one broker user go, and nobody else listens."""
+    return f"_INBOX.{token(user)}"
+
+
+def meet(one: str, other: str) -> bool:
+    """Whether some subject matches both patterns."""
+    mine, theirs = one.split("."), other.split(".")
+    for a, b in zip(mine, theirs, strict=False):
+        if ">" in (a, b):
+            return True
+        if a != b and "*" not in (a, b):
+            return False
+    return len(mine) == len(theirs)

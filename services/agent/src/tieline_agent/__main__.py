@@ -45,6 +45,17 @@ def serve(
     nats_url: Annotated[str, typer.Option(envvar="TIELINE_NATS_URL")] = "nats://127.0.0.1:4222",
     nats_user: Annotated[str | None, typer.Option(envvar="TIELINE_NATS_USER")] = None,
     nats_password: Annotated[str | None, typer.Option(envvar="TIELINE_NATS_PASSWORD")] = None,
+    nats_password_file: Annotated[
+        Path | None, typer.Option(envvar="TIELINE_NATS_PASSWORD_FILE", help="read at each connection")
+    ] = None,
+    declare: Annotated[
+        bool,
+        typer.Option(
+            "--declare/--no-declare",
+            envvar="TIELINE_DECLARE_STREAMS",
+            help="make streams and buckets, or wait until tieline_protocol.migrate has",
+        ),
+    ] = True,
     nats_inbox_prefix: Annotated[str, typer.Option(envvar="TIELINE_NATS_INBOX_PREFIX")] = "_INBOX",
     health_host: Annotated[str, typer.Option(envvar="TIELINE_HEALTH_HOST")] = "127.0.0.1",
     health_port: Annotated[int, typer.Option(envvar="TIELINE_HEALTH_PORT")] = 0,
@@ -56,7 +67,14 @@ def serve(
     if log_format not in ("json", "text"):
         raise typer.BadParameter("json or text", param_hint="--log-format")
     config = Config(
-        nats=BusSettings(nats_url, "agent", nats_user, nats_password, nats_inbox_prefix),
+        nats=BusSettings(
+            nats_url,
+            "agent",
+            nats_user,
+            nats_password,
+            nats_inbox_prefix,
+            password_file=nats_password_file,
+        ),
         model=ModelSettings(
             openai_base_url,
             os.environ.get("OPENAI_API_KEY") or NO_KEY,
@@ -73,6 +91,7 @@ def serve(
         ),
         instructions=instructions,
         replicas=replicas,
+        declare=declare,
         idle=idle,
         drain=drain,
     )

@@ -129,7 +129,10 @@ def make(config: Config) -> ServiceApp:
 @contextlib.asynccontextmanager
 async def _leased(bus: Bus, config: Config) -> AsyncIterator[leases.ProcessLease]:
     """This replica's lease, once the streams and buckets are there."""
-    await streams.ensure(bus, streams.StreamLimits(replicas=config.replicas), update=False)
+    if config.declare:
+        await streams.ensure(bus, streams.StreamLimits(replicas=config.replicas), update=False)
+    else:
+        await streams.wait(bus)
     async with leases.holding(bus, "agent") as lease:
         yield lease
 

@@ -21,6 +21,7 @@ class Config:
     limits: Limits = field(default_factory=Limits)
     instructions: str = ""  # of threads that have none of their own
     replicas: int = 1  # of streams
+    declare: bool = True  # make streams and buckets, or wait until somebody has
     idle: float = 60.0  # a thread without anything to do is given up after
     drain: float = 20.0  # how long runs under way may go on after SIGTERM
     sweep: float = 10.0  # how often threads that nobody works on are looked for, beside being told of

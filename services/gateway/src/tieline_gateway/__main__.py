@@ -33,6 +33,9 @@ def main(
     ] = False,
     nats_user: Annotated[str | None, typer.Option(envvar="TIELINE_NATS_USER")] = None,
     nats_password: Annotated[str | None, typer.Option(envvar="TIELINE_NATS_PASSWORD")] = None,
+    nats_password_file: Annotated[
+        Path | None, typer.Option(envvar="TIELINE_NATS_PASSWORD_FILE", help="read at each connection")
+    ] = None,
     nats_inbox_prefix: Annotated[str, typer.Option(envvar="TIELINE_NATS_INBOX_PREFIX")] = "_INBOX",
     health_host: Annotated[str, typer.Option(envvar="TIELINE_HEALTH_HOST")] = "127.0.0.1",
     health_port: Annotated[int, typer.Option(envvar="TIELINE_HEALTH_PORT", help="0: any free one")] = 0,
@@ -75,6 +78,7 @@ def main(
         allow_no_origin=allow_no_origin,
         nats_user=nats_user,
         nats_password=nats_password,
+        nats_password_file=nats_password_file,
         nats_inbox_prefix=nats_inbox_prefix,
         limits=Limits(
             in_flight=in_flight,

@@ -18,6 +18,17 @@ def serve(
     nats_url: Annotated[str, typer.Option(envvar="TIELINE_NATS_URL")] = "nats://127.0.0.1:4222",
     nats_user: Annotated[str | None, typer.Option(envvar="TIELINE_NATS_USER")] = None,
     nats_password: Annotated[str | None, typer.Option(envvar="TIELINE_NATS_PASSWORD")] = None,
+    nats_password_file: Annotated[
+        Path | None, typer.Option(envvar="TIELINE_NATS_PASSWORD_FILE", help="read at each connection")
+    ] = None,
+    declare: Annotated[
+        bool,
+        typer.Option(
+            "--declare/--no-declare",
+            envvar="TIELINE_DECLARE_STREAMS",
+            help="make streams and buckets, or wait until tieline_protocol.migrate has",
+        ),
+    ] = True,
     nats_inbox_prefix: Annotated[str, typer.Option(envvar="TIELINE_NATS_INBOX_PREFIX")] = "_INBOX",
     replicas: Annotated[int, typer.Option(envvar="TIELINE_STREAM_REPLICAS", help="of streams")] = 1,
     allowed_networks: Annotated[
@@ -40,10 +51,18 @@ def serve(
     except ValueError as exc:
         raise typer.BadParameter(f"--allowed-networks: {exc}") from exc
     config = Config(
-        bus=BusSettings(nats_url, "remotes", nats_user, nats_password, nats_inbox_prefix),
+        bus=BusSettings(
+            nats_url,
+            "remotes",
+            nats_user,
+            nats_password,
+            nats_inbox_prefix,
+            password_file=nats_password_file,
+        ),
         allowed=allowed,
         drain=drain,
         replicas=replicas,
+        declare=declare,
     )
     common = Common(
         "remotes", health_host, health_port, ready_file, log_level, "text" if log_format == "text" else "json"

@@ -50,6 +50,9 @@ def make(config: Config) -> App:
 @contextlib.asynccontextmanager
 async def leased(connected: bus.Bus, config: Config) -> AsyncIterator[leases.ProcessLease]:
     """This replica's lease, once the buckets are there."""
-    await streams.ensure(connected, streams.StreamLimits(replicas=config.replicas), update=False)
+    if config.declare:
+        await streams.ensure(connected, streams.StreamLimits(replicas=config.replicas), update=False)
+    else:
+        await streams.wait(connected)
     async with leases.holding(connected, "remotes") as lease:
         yield lease

@@ -16,4 +16,5 @@ class Config:
     bus: BusSettings
     allowed: tuple[Network, ...] = ()
     drain: float = 20.0
-    replicas: int = 1
+    replicas: int = 1  # of streams
+    declare: bool = True  # make streams and buckets, or wait until somebody has

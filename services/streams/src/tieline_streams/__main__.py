@@ -21,6 +21,18 @@ def main(
     nats_url: Annotated[str, typer.Option(envvar="TIELINE_NATS_URL")] = "nats://127.0.0.1:4222",
     nats_user: Annotated[str | None, typer.Option(envvar="TIELINE_NATS_USER")] = None,
     nats_password: Annotated[str | None, typer.Option(envvar="TIELINE_NATS_PASSWORD")] = None,
+    nats_password_file: Annotated[
+        Path | None, typer.Option(envvar="TIELINE_NATS_PASSWORD_FILE", help="read at each connection")
+    ] = None,
+    declare: Annotated[
+        bool,
+        typer.Option(
+            "--declare/--no-declare",
+            envvar="TIELINE_DECLARE_STREAMS",
+            help="make streams and buckets, or wait until tieline_protocol.migrate has",
+        ),
+    ] = True,
+    replicas: Annotated[int, typer.Option(envvar="TIELINE_STREAM_REPLICAS", help="of streams")] = 1,
     nats_inbox_prefix: Annotated[str, typer.Option(envvar="TIELINE_NATS_INBOX_PREFIX")] = "_INBOX",
     health_host: Annotated[str, typer.Option(envvar="TIELINE_HEALTH_HOST")] = "127.0.0.1",
     health_port: Annotated[int, typer.Option(envvar="TIELINE_HEALTH_PORT")] = 0,
@@ -67,7 +79,9 @@ def main(
         lease=Terms(lease_seconds),
         turn=turn.Limits(cancel_timeout, disconnected_after, unknown_after, stalled_after),
     )
-    nats = BusSettings(nats_url, "streams", nats_user, nats_password, nats_inbox_prefix)
+    nats = BusSettings(
+        nats_url, "streams", nats_user, nats_password, nats_inbox_prefix, password_file=nats_password_file
+    )
     common = Common(
         "streams",
         health_host,
@@ -76,7 +90,7 @@ def main(
         log_level,
         "json" if log_format == "json" else "text",
     )
-    service.run(common, app.make(config.Config(nats, known, limits, workspace_bytes)))
+    service.run(common, app.make(config.Config(nats, known, limits, workspace_bytes, replicas, declare)))
 
 
 if __name__ == "__main__":

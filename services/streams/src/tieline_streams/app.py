@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import dataclasses
 from collections.abc import AsyncIterator
@@ -13,7 +12,6 @@ from tieline_protocol import bus as broker
 from tieline_protocol import leases, streams, subjects
 from tieline_protocol.backpressure import Budget
 from tieline_protocol.bus import Bus
-from tieline_protocol.errors import Unavailable
 from tieline_protocol.jetstream import Bucket
 from tieline_protocol.leases import ProcessLease
 from tieline_protocol.service import App, Service
@@ -80,13 +78,11 @@ def _parts(config: Config, buses: list[Bus], lease: ProcessLease) -> Parts:
 
 async def _declare(bus: Bus, config: Config) -> None:
     """Streams and buckets; a broker that is not ready yet is waited for."""
-    while True:
-        try:
-            await streams.ensure(bus, streams.StreamLimits(workspace_bytes=config.workspace_bytes))
-            return
-        except Unavailable as exc:
-            log.info("the broker cannot store yet, trying again", error=exc.message)
-            await asyncio.sleep(0.5)
+    if config.declare:
+        limits = streams.StreamLimits(replicas=config.replicas, workspace_bytes=config.workspace_bytes)
+        await streams.ensure(bus, limits)
+    else:
+        await streams.wait(bus)
 
 
 def _connected(bus: Bus) -> Any:
