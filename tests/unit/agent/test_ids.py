@@ -20,7 +20,8 @@ def test_half_an_emoji_in_a_clients_id_is_no_error():
 
 
 def test_each_request_and_each_call_of_a_run_has_its_own_id():
-    made = {ids.answer_id("r", 0), ids.answer_id("r", 1), ids.call_id("r", 0, 0), ids.call_id("r", 0, 1)}
+    answers = {ids.answer_id("r", opening, request) for opening in (0, 1) for request in (0, 1)}
+    made = {*answers, ids.call_id("r", 0, 0), ids.call_id("r", 0, 1)}
 
-    assert len(made) == 4
+    assert len(made) == 6
     assert all(len(each) <= 40 and each.isascii() for each in made)

@@ -124,7 +124,6 @@ def test_calls_that_are_no_calls_are_left_out():
 
 def test_what_belongs_to_nothing_changes_nothing():
     thread = asked(
-        {"type": "epoch", "previous": 1, "last": 2, "clean": True},
         {"type": "tool_result", "run_id": "r", "tool_call_id": "nobody", "result": 1},
         {"type": "tool_progress", "run_id": "r", "tool_call_id": "nobody"},
         {"type": "run", "run_id": "r", "state": "odd"},
@@ -135,6 +134,12 @@ def test_what_belongs_to_nothing_changes_nothing():
         {"type": "tool_result", "run_id": "r", "tool_call_id": "nobody", "result": 1},
     )
     assert thread.runs["r"].content == "hi"
+
+
+def test_a_new_owner_is_counted():
+    opening = {"type": "epoch", "previous": 1, "last": 2, "clean": True}
+
+    assert asked(opening, opening).openings == 2
 
 
 values = (

@@ -1,7 +1,7 @@
 """Pure: the ids of a thread's log. They are hashes, so that a repetition or a new owner finds the same ones.
 
-Whoever makes an event anew after a crash must not give it another name; whoever hears a message twice must answer
-with the same ids without remembering the first.
+Whoever hears a message twice must answer with the same ids without remembering the first. Only what the model says has
+another name with each owner, so that nobody joins a new attempt to what was shown of a lost one.
 """
 
 from __future__ import annotations
@@ -19,9 +19,12 @@ def run_id(thread: str, client_message_id: str) -> str:
     return "r" + _digest("run", thread, client_message_id)
 
 
-def answer_id(run: str, request: int) -> str:
-    """What the model says to the `request`-th request of a run (0, 1, 2 …); an attempt that died used its number up."""
-    return "m" + _digest("answer", run, str(request))
+def answer_id(run: str, opening: int, request: int) -> str:
+    """What the model says to the `request`-th request of a run (0, 1, 2 …); an attempt that died used its number up.
+
+    `opening` counts the thread's owners: of what the one before said last, people may have seen more than the log kept.
+    """
+    return "m" + _digest("answer", run, str(opening), str(request))
 
 
 def call_id(run: str, request: int, position: int) -> str:

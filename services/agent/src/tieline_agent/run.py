@@ -171,7 +171,7 @@ class Run:
 
     @property
     def _message_id(self) -> str:
-        return ids.answer_id(self.state.run_id, self.state.requests)
+        return ids.answer_id(self.state.run_id, self.thread.openings, self.state.requests)
 
     def _answered(self, finished: Finished) -> None:
         self.phase = Phase.BETWEEN

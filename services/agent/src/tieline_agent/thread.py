@@ -100,14 +100,17 @@ class Thread:
 
     thread_id: str
     runs: dict[str, RunState] = field(default_factory=dict)
+    openings: int = 0
     _messages: set[str] = field(default_factory=set)
 
     def apply(self, event: Event) -> None:
         """The next event of the log."""
         run_id = event.get("run_id")
+        kind = event.get("type")
+        if kind == "epoch":
+            self.openings += 1
         if not isinstance(run_id, str):
             return
-        kind = event.get("type")
         if kind == "message" and event.get("role") == "user":
             self._said(run_id, event)
             return
