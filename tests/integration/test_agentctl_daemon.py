@@ -70,6 +70,29 @@ async def test_without_a_nonce_there_is_no_token(tmp_path: Path) -> None:
         assert (await it.http.post("/auth/handshake", json={"nonce": "x"})).status_code == 403
 
 
+async def test_the_token_may_be_one_that_the_operator_chose(tmp_path: Path) -> None:
+    file = tmp_path / "token"
+    file.write_text("chosen\n")
+    env = {"AGENTCTL_TOKEN_FILE": str(file), "AGENTCTL_LISTEN_HOST": "127.0.0.1"}
+    async with (
+        Process("tieline_agentctl", tmp_path, ["-port", "0"], env, ready_option="-ready-file") as process,
+        httpx.AsyncClient(base_url=process.facts["url"], trust_env=False) as http,
+    ):
+        let_in = await http.get("/api/v1/instances", headers={"Authorization": "Bearer chosen"})
+        assert (let_in.status_code, let_in.json()) == (200, [])
+        assert (await http.get("/api/v1/instances")).status_code == 401
+        assert (await http.post("/auth/handshake", json={"nonce": "x"})).status_code == 403
+
+
+async def test_a_daemon_whose_token_file_is_empty_does_not_start(tmp_path: Path) -> None:
+    file = tmp_path / "token"
+    file.write_text("\n")
+    env = {"AGENTCTL_TOKEN_FILE": str(file)}
+    async with Process("tieline_agentctl", tmp_path, ["-port", "0"], env, ready=False) as process:
+        assert await process.wait() == 2
+        assert "is empty" in process.log
+
+
 @pytest.mark.parametrize(
     ("header", "error"),
     [

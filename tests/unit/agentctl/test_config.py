@@ -40,6 +40,12 @@ def test_a_nonce_opens_all_interfaces_and_brings_a_token():
     assert "'t'" not in repr(config)
 
 
+def test_a_token_from_a_file_is_asked_for_from_the_start():
+    config = load([], {"AGENTCTL_TOKEN_FILE": "f"}, "t")
+
+    assert (config.host, config.nonce, config.token) == ("0.0.0.0", "", "t")
+
+
 def test_a_listen_host_wins_over_both():
     assert load([], {"AGENTCTL_BOOTSTRAP_NONCE": "n", "AGENTCTL_LISTEN_HOST": "::1"}, "t").host == "::1"
 

@@ -3,6 +3,7 @@
 import os
 import secrets
 import sys
+from pathlib import Path
 
 import structlog
 import uvloop
@@ -10,10 +11,18 @@ import uvloop
 from tieline_agentctl import app, config, logs
 
 
+def _token(file: str | None) -> str:
+    """The one that the operator chose, else a new one."""
+    token = Path(file).read_text().strip() if file else secrets.token_hex(32)
+    if not token:
+        raise config.BadConfig(f"{file} is empty")
+    return token
+
+
 def main() -> None:
     try:
-        settings = config.load(sys.argv[1:], os.environ, secrets.token_hex(32))
-    except config.BadConfig as exc:
+        settings = config.load(sys.argv[1:], os.environ, _token(os.environ.get("AGENTCTL_TOKEN_FILE")))
+    except (config.BadConfig, OSError) as exc:
         sys.stderr.write(f"tieline-agentctl: {exc}\n")
         raise SystemExit(2) from exc
     logs.set_up(settings.log_level, settings.log_format)

@@ -46,11 +46,13 @@ class Config:
         """Without a nonce nobody can be told apart, so only this machine may connect."""
         if self.listen_host:
             return self.listen_host
-        return "0.0.0.0" if self.nonce else "127.0.0.1"
+        return "0.0.0.0" if self.nonce or self.token else "127.0.0.1"
 
 
 def load(argv: Sequence[str], env: Mapping[str, str], token: str) -> Config:
-    """`token` is what the daemon asks for once a nonce is set; chance is the caller's."""
+    """`token` is what the daemon asks for once a nonce is set, or from the start where a file holds it; reading that
+    file, and chance, are the caller's.
+    """
     flags = parse_flags(argv)
     startup = _startup(env.get("KANDEV_INTERNAL_AGENTCTL_STARTUP_CONFIG", ""))
     nonce = env.get("AGENTCTL_BOOTSTRAP_NONCE", "").strip()
@@ -70,7 +72,7 @@ def load(argv: Sequence[str], env: Mapping[str, str], token: str) -> Config:
         vscode_command=tuple((env.get("AGENTCTL_VSCODE_COMMAND") or "code-server").split()),
         listen_host=env.get("AGENTCTL_LISTEN_HOST", ""),
         nonce=nonce,
-        token=token if nonce else "",
+        token=token if nonce or env.get("AGENTCTL_TOKEN_FILE") else "",
         log_level=(env.get("AGENTCTL_LOG_LEVEL") or env.get("KANDEV_LOG_LEVEL") or "info").lower(),
         log_format=env.get("AGENTCTL_LOG_FORMAT") or "json",
         idle_timeout=startup.get("idleTimeout", duration(env.get("KANDEV_ACP_IDLE_TIMEOUT") or "1h")),
