@@ -14,13 +14,20 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, PlainTextResponse, Response
 from starlette.routing import Route
 
+from tieline_protocol.metrics import SERVICE
+
+_LOOK = 0.25  # s
+_LOOKS = 60
+
 Check = Callable[[], str | None]
 
 
 class Health:
     """What a service says of itself. A check returns why the service is not ready, or None."""
 
-    def __init__(self) -> None:
+    def __init__(self, name: str = "") -> None:
+        self.name = name
+        self._lags = (0.0, 0.0)  # of this quarter of a minute, and of the one before
         self.checks: dict[str, Check] = {}
         self.notes: dict[str, Check] = {}
         self.started = False
@@ -33,6 +40,22 @@ class Health:
         if not self.started:
             return {"service": "starting"}
         return {name: reason for name, check in self.checks.items() if (reason := check()) is not None}
+
+    @property
+    def lag(self) -> float:
+        """The longest that a timer waited for the event loop lately, in seconds."""
+        return max(self._lags)
+
+    async def _watch_loop(self) -> None:
+        loop = asyncio.get_running_loop()
+        while True:
+            worst = 0.0
+            for _ in range(_LOOKS):
+                due = loop.time() + _LOOK
+                await asyncio.sleep(_LOOK)
+                worst = max(worst, loop.time() - due)
+                self._lags = (max(worst, self._lags[0]), self._lags[1])
+            self._lags = (0.0, worst)
 
     def _app(self) -> Starlette:
         async def livez(_: Request) -> Response:
@@ -63,12 +86,15 @@ class Health:
         )
         server = _Embedded(config)
         task = asyncio.create_task(server.serve([listener]), name="health server")
+        watching = asyncio.create_task(self._watch_loop(), name="lag of the event loop")
         try:
-            yield f"http://{'127.0.0.1' if host in ('0.0.0.0', '::') else host}:{bound}"
+            with SERVICE.of(self):
+                yield f"http://{'127.0.0.1' if host in ('0.0.0.0', '::') else host}:{bound}"
         finally:
+            watching.cancel()
             server.should_exit = True
             server.force_exit = True
-            await asyncio.wait([task])
+            await asyncio.wait([task, watching])
             listener.close()
 
 

@@ -53,6 +53,10 @@ class Lease:
         """The key is somebody else's or gone, and the broker's leader says so."""
         self._refused = True
 
+    def age(self, now: float) -> float:
+        """Seconds since the last confirmed renewal was sent."""
+        return now - self._sent
+
     def may_act(self, now: float) -> bool:
         """Whether the process may use what it hears, write and answer."""
         return not self._refused and now - self._sent < self._terms.act

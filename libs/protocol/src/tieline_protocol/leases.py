@@ -14,6 +14,7 @@ from tieline_protocol import jetstream, subjects
 from tieline_protocol.bus import Bus, Received
 from tieline_protocol.errors import Unavailable
 from tieline_protocol.lease import SCAN, Lease, Presence, Terms
+from tieline_protocol.metrics import LEASE
 
 log = structlog.get_logger()
 
@@ -38,6 +39,10 @@ class ProcessLease:
     def may_act(self) -> bool:
         """Whether this process may act now; to be asked at each use, since time may have stood still for it."""
         return self._lease.may_act(boottime())
+
+    def age(self) -> float:
+        """Seconds since the last confirmed renewal was sent; infinite where there is none."""
+        return self._lease.age(boottime())
 
     def must_close(self) -> bool:
         """Whether this process must close what it holds."""
@@ -83,7 +88,8 @@ async def holding(bus: Bus, kind: str, terms: Terms | None = None) -> AsyncItera
         log.warning("the lease could not be taken yet", process=lease.id, error=exc.message)
     renewing = asyncio.create_task(_renew(lease), name=f"renew {lease.id}")
     try:
-        yield lease
+        with LEASE.of(lease):
+            yield lease
     finally:
         renewing.cancel()
         await asyncio.wait([renewing])

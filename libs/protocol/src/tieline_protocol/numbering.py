@@ -111,6 +111,7 @@ class Numbering:
         self.last = 0
         self.at = 0
         self._log = (user, session, log)
+        self.log = log
         self._subjects: dict[str, str] = {}
         self._unknown: set[str] = set()
         self._framer = Framer(session, log)

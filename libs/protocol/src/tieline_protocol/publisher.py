@@ -22,7 +22,7 @@ from tieline_protocol.bus import Bus, Received, status
 from tieline_protocol.errors import ProtocolError, Refused, Unavailable
 from tieline_protocol.jetstream import ack_sequence
 from tieline_protocol.messages import LogHead
-from tieline_protocol.metrics import DROPPED, EVENTS, REPEATS
+from tieline_protocol.metrics import DROPPED, EVENTS, GAPS, LOGS, OPENINGS, REPEATS
 from tieline_protocol.numbering import RESERVED, Numbering, admit, gap
 from tieline_protocol.window import Window
 
@@ -131,6 +131,7 @@ class EventPublisher:
     async def open(self, previous: int, last: int, clean: bool) -> None:
         """Begin the epoch: nothing else of it is published before its opening is stored. Raises Unavailable."""
         stored: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        OPENINGS.labels(log=self.log, clean=str(clean).lower()).inc()
         self._window.add(self._numbering.opening(previous, last, clean, _now_ms()))
         self._stored.append((1, stored))
         self._wake.set()
@@ -152,6 +153,15 @@ class EventPublisher:
         self._stored.append((offset, stored))
         await stored
 
+    @property
+    def log(self) -> str:
+        """Which log it is: agent, workspace or thread."""
+        return self._numbering.log
+
+    @property
+    def window(self) -> Window:
+        return self._window
+
     def head(self) -> LogHead:
         window = self._window
         return LogHead(
@@ -167,11 +177,12 @@ class EventPublisher:
         subscription = await self._bus.subscribe(f"{inbox}.*", self._acked, on_lost=self._again)
         self._inbox = inbox
         try:
-            while True:
-                self._window.tick(loop.time())
-                self._fill()
-                self._send()
-                await self._rest(loop)
+            with LOGS.of(self):
+                while True:
+                    self._window.tick(loop.time())
+                    self._fill()
+                    self._send()
+                    await self._rest(loop)
         finally:
             for _, stored in self._stored:
                 stored.cancel()
@@ -208,6 +219,8 @@ class EventPublisher:
                 self._stored.append((numbering.last, entry.mark))
             if self._on_numbered is not None:
                 self._on_numbered(entry.type, raw)
+            if entry.type == "gap":
+                GAPS.labels(log=self.log, reason=jsontext.loads(raw)["reason"]).inc()
             taken += 1
         if numbering.gathered and window.bytes > _BUSY and numbering.last != self._seen:
             self._wake.set()  # enough is under way and more may come: a turn later it is a fuller batch

@@ -45,7 +45,7 @@ class Service:
 
     def __init__(self, name: str, group: asyncio.TaskGroup, stopping: asyncio.Event) -> None:
         self.name = name
-        self.health = Health()
+        self.health = Health(name)
         self.stopping = stopping
         self._group = group
         self._tasks: set[asyncio.Task[None]] = set()

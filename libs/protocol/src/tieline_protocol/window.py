@@ -45,6 +45,9 @@ class Window:
     def bytes(self) -> int:
         return self._bytes
 
+    def __len__(self) -> int:
+        return len(self._flights)
+
     @property
     def empty(self) -> bool:
         return not self._flights
