@@ -247,9 +247,8 @@ class Agentctl:
             return _reply(writer, *await _called(handler, asked))
         if (asked.method, asked.path) == ("POST", "/api/v1/instances"):
             id = asked.json["id"]
-            self.instances[id] = await self._listen(
-                lambda one, reader, writer: self._instance(id, one, reader, writer)
-            )
+            port = await self._listen(lambda one, reader, writer: self._instance(id, one, reader, writer))
+            self.instances[id] = await self.announced(port)
             self.bodies[id] = asked.json
             return _reply(writer, 201, {"id": id, "port": self.instances[id]})
         if asked.method == "GET" and asked.path.startswith("/api/v1/instances/"):
@@ -263,6 +262,19 @@ class Agentctl:
                 return _reply(writer, 404, {"error": "instance not found"})
             return _reply(writer, 200, {"message": "instance stopped successfully"})
         return _reply(writer, 404, b"404 page not found")
+
+    # For those who script more
+
+    async def announced(self, port: int) -> int:
+        """The port that the backend is told of an instance that listens on `port`."""
+        return port
+
+    def refusal(self, name: str, asked: Asked) -> Answer | None:
+        """What a dial is answered instead of the upgrade."""
+        return self.script.refuse.get(name)
+
+    def connected(self, name: str, stream: Stream) -> None:
+        """A stream is up."""
 
     # Instance servers
 
@@ -317,8 +329,8 @@ class Agentctl:
         self, asked: Asked, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
     ) -> None:
         name = {"/api/v1/agent/stream": "agent", "/api/v1/workspace/stream": "workspace"}[asked.path]
-        if name in self.script.refuse:
-            _reply(writer, *self.script.refuse[name])
+        if (refusal := self.refusal(name, asked)) is not None:
+            _reply(writer, *refusal)
             await writer.drain()
             return
         key = asked.headers["sec-websocket-key"].encode()
@@ -337,6 +349,7 @@ class Agentctl:
             writer.close()
             stream.closed.set()
             return
+        self.connected(name, stream)
         await stream.serve(self._on_agent if name == "agent" else self._on_workspace)
 
     # Requests to the backend
