@@ -98,6 +98,7 @@ class Journal:
         self.processes.restore("process_id", recovered.processes)
         for raw in recovered.shell:
             self.tail.numbered(raw)
+        self.tell(self.turns.permissions(bool(self.permissions), self._loop.time()))
         self._wake.set()
 
     # What is said
