@@ -153,7 +153,12 @@ class Stream:
 
 
 def process_of(
-    directory: Path, *, nonce: str | None, env: dict[str, str] | None = None, name: str = "agentctl"
+    directory: Path,
+    *,
+    nonce: str | None,
+    env: dict[str, str] | None = None,
+    name: str = "agentctl",
+    port: int = 0,
 ) -> Process:
     """The daemon, not started yet; instances get ports that the system chooses."""
     settings = {
@@ -173,7 +178,7 @@ def process_of(
     return Process(
         "tieline_agentctl",
         directory,
-        ["-port", "0"],
+        ["-port", str(port)],
         settings,
         name=name,
         ready_option="-ready-file",

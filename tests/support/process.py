@@ -46,6 +46,11 @@ class Process:
         self.ready_file = directory / f"{self.name}.ready"
 
     @property
+    def started(self) -> bool:
+        """Whether it was ever started; it may have ended."""
+        return self._process is not None
+
+    @property
     def pid(self) -> int:
         assert self._process is not None, "not started"
         return self._process.pid
