@@ -185,7 +185,24 @@ ENDPOINTS: Live[Services] = Live(
 )
 
 
-_still: weakref.WeakKeyDictionary[EventPublisher, tuple[int, float]] = weakref.WeakKeyDictionary()
+class Still(Generic[T]):
+    """For how long each object has not moved on, from one look to another: costs nothing in between."""
+
+    def __init__(self) -> None:
+        self._seen: weakref.WeakKeyDictionary[T, tuple[object, float]] = weakref.WeakKeyDictionary()
+
+    def seconds(self, thing: T, place: object, now: float) -> float:
+        """`place` is how far it is; None where nothing waits."""
+        if place is None:
+            self._seen.pop(thing, None)
+            return 0
+        seen = self._seen.get(thing)
+        if seen is None or seen[0] != place:
+            seen = self._seen[thing] = (place, now)
+        return now - seen[1]
+
+
+_unconfirmed: Still[EventPublisher] = Still()
 
 
 def _log(publisher: EventPublisher) -> Iterator[Sample]:
@@ -196,19 +213,8 @@ def _log(publisher: EventPublisher) -> Iterator[Sample]:
     yield "tieline_log_unconfirmed_events", labels, head.last - window.confirmed
     yield "tieline_log_window_fill_ratio", labels, window.bytes / window.size
     yield "tieline_log_waiting_bytes", labels, publisher.backlog.bytes
-    yield "tieline_log_unconfirmed_seconds", labels, _standing_still(publisher, time.monotonic())
-
-
-def _standing_still(publisher: EventPublisher, now: float) -> float:
-    """For how long, as far as was looked, something waits for its confirmation and none comes."""
-    if publisher.window.empty:
-        _still.pop(publisher, None)
-        return 0
-    confirmed = publisher.window.confirmed
-    seen = _still.get(publisher)
-    if seen is None or seen[0] != confirmed:
-        seen = _still[publisher] = (confirmed, now)
-    return now - seen[1]
+    waits = None if window.empty else window.confirmed
+    yield "tieline_log_unconfirmed_seconds", labels, _unconfirmed.seconds(publisher, waits, time.monotonic())
 
 
 LOGS: Live[EventPublisher] = Live(

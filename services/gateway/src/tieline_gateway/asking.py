@@ -44,6 +44,9 @@ class Asking:
     def __bool__(self) -> bool:
         return bool(self._pending)
 
+    def __len__(self) -> int:
+        return len(self._pending)
+
     def __contains__(self, id: FrameId) -> bool:
         return id in self._pending
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Collection, Coroutine
 from dataclasses import dataclass
 from typing import Any
 
@@ -53,6 +53,10 @@ class SessionStreamBroadcaster:
     def __len__(self) -> int:
         return len(self._watches)
 
+    @property
+    def watches(self) -> Collection[Watch]:
+        return self._watches.values()
+
     async def join(
         self,
         user: str,
@@ -99,6 +103,8 @@ class SessionStreamBroadcaster:
                     at = Cursor(*START, 0)
                 case Snapshot(reset):
                     at, first = await self._snapshot(watch)
+            if reset:
+                metrics.RESETS.labels(log=key.log).inc()
             return Joined(Follow(watch, socket, cursor, at, first, self._spawn, on_close), at, reset)
         except BaseException:
             self._exit(watch)

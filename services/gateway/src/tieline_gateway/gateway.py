@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import random
 import time
-from collections.abc import Coroutine
+from collections.abc import Collection, Coroutine
 from http import HTTPStatus
 from typing import Any
 
@@ -68,6 +68,15 @@ class Gateway:
         task.add_done_callback(self._tasks.discard)
         return task
 
+    @property
+    def viewers(self) -> Collection[Viewer]:
+        return self._viewers
+
+    @property
+    def tasks(self) -> int:
+        """How much is under way."""
+        return len(self._tasks)
+
     def end(self) -> None:
         """Cancel what is under way."""
         for task in list(self._tasks):
@@ -125,14 +134,15 @@ class Gateway:
     async def sweep(self) -> None:
         """What happens by the clock, for all connections and followed logs."""
         loop = asyncio.get_running_loop()
-        while True:
-            await asyncio.sleep(min(1.0, self.config.limits.silence_seconds / 2))
-            now, wall = loop.time(), time.time()
-            for viewer in list(self._viewers):
-                viewer.check(now, wall)
-            self.broadcaster.tick(now)
-            self.remotes.tick(now)
-            self.callers.tick(now)
+        with metrics.GATEWAY.of(self):
+            while True:
+                await asyncio.sleep(min(1.0, self.config.limits.silence_seconds / 2))
+                now, wall = loop.time(), time.time()
+                for viewer in list(self._viewers):
+                    viewer.check(now, wall)
+                self.broadcaster.tick(now)
+                self.remotes.tick(now)
+                self.callers.tick(now)
 
     # The end
 

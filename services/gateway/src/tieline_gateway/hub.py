@@ -34,6 +34,7 @@ class Step:
     frames: bytes | memoryview
     count: int
     batch: Batch | None
+    gap: str = ""  # why, where it is one
 
     def beyond(self, position: Position) -> bytes | memoryview:
         """The frames for somebody who has everything up to `position`, which lies before `after`."""
@@ -65,7 +66,7 @@ def steps(outs: Iterable[Out], before: Position, at: int, framer: Framer, now_ms
                 "reason": out.reason,
                 "events": out.last - out.first + 1,
             }
-            done.append(Step(before, after, at, framer.gap(out.cursor, now_ms, event), 0, None))
+            done.append(Step(before, after, at, framer.gap(out.cursor, now_ms, event), 0, None, out.reason))
         before = after
     return done
 
@@ -99,6 +100,11 @@ class Tip:
     @property
     def cursor(self) -> Cursor:
         return Cursor(*self.position, self.reader.at)
+
+    @property
+    def bytes(self) -> int:
+        """Of the ring."""
+        return self._bytes
 
     def took(self, outs: list[Out]) -> list[Step]:
         """Move on by what the reader decided. Raises Rebegin."""

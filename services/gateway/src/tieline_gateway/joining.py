@@ -209,6 +209,8 @@ class Follow:
 
     def _deliver(self, outs: list[Out], at: int) -> bool:
         for step in steps(outs, self.position, at, self.watch.framer, now_ms()):
+            if step.gap:
+                metrics.GAPS.labels(log=self.watch.key.log, reason=step.gap, where="past").inc()
             if not self.socket.event(self.watch.lane, self, step.frames):
                 self.at = step.resume
                 return False

@@ -64,6 +64,11 @@ class Socket(ServerConnection):
     def open(self) -> bool:
         return self.protocol.state is OPEN
 
+    @property
+    def waiting_bytes(self) -> int:
+        """What waits for the socket to have room."""
+        return self._lanes.bytes if self._lanes is not None else 0
+
     def event(self, lane: int, owner: object, frames: Data) -> bool:
         """Write events, or let them wait; False where too much waits: the owner must be caught up later."""
         if self.protocol.state is not OPEN:

@@ -162,7 +162,7 @@ class Watch:
             if ask:
                 found = await self.ask()
                 self._perform(self._tip.reader.head(found.head))
-            if self._tip.reader.behind or self._lacks:
+            if self._tip.reader.behind or self.lacks:
                 await self._read_on()
         except Unavailable as exc:
             log.info("a log cannot be read now", session=self.key.session, error=exc.message)
@@ -170,12 +170,12 @@ class Watch:
             return
         if self._tip.position > before:
             self._pause = _FIRST_PAUSE
-        if self._tip.reader.behind or (self._lacks and self.found.owned):  # else nobody is there to bring it
+        if self._tip.reader.behind or (self.lacks and self.found.owned):  # else nobody is there to bring it
             self._look_again(self._pause)
             self._pause = min(self._pause * 2, _MOST_PAUSE)
 
     @property
-    def _lacks(self) -> bool:
+    def lacks(self) -> bool:
         """Whether something is known to exist that did not come, be it stored already or not."""
         head = self.found.head
         return self._tip.reader.waiting or self._tip.position < Position(head.epoch, head.last)
@@ -228,6 +228,8 @@ class Watch:
 
     def _fan_out(self, step: Step) -> None:
         """Constant work for each viewer, and nothing waits for any of them."""
+        if step.gap:
+            metrics.GAPS.labels(log=self.key.log, reason=step.gap, where="live").inc()
         frames, lane = step.frames, self.lane
         live = self.followers.live
         refused = [follow for follow in live if not follow.socket.event(lane, follow, frames)]
