@@ -333,7 +333,7 @@ async def test_live_events_that_the_broker_did_not_deliver_are_read_from_the_log
     """B37"""
     async with (
         owning(nats_server.url) as owner,
-        gateway(nats_server.url, nats_pending_messages=10) as url,
+        gateway(nats_server.url, limits=Limits(pending=1_000)) as url,
         frontend(url) as front,
         frontend(url, "bob") as bob,
         owning(nats_server.url, "bob", "s2") as other,

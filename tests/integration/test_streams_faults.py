@@ -450,20 +450,6 @@ async def _plans(user: Frontend, wanted: int) -> bool:
     return (await user.command("head"))["agent"]["confirmed"] >= wanted
 
 
-@pytest.mark.timeout(30)
-async def test_acknowledgements_that_were_dropped_cost_nothing_but_time(
-    nats_server: NatsServer, bus: Bus, known: Executors, daemon: Agentctl
-) -> None:
-    """B37: a slow consumer inside the service drops messages: counted, and every event still stored in order."""
-    async with streams.running(nats_server.url, known, LIMITS, pending_messages=10):
-        user = Frontend(bus)
-        await user.open()
-        daemon.agent[0].send(*(event("tool_update", n=n) for n in range(400)))
-        await eventually(lambda: _plans(user, 400), timeout=20, every=0.2)
-
-        assert [one["n"] for one in await user.events("agent", "tool_update")] == list(range(400))
-
-
 # The broker
 
 

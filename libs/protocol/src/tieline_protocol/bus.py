@@ -21,11 +21,9 @@ from pathlib import Path, PurePath
 from typing import TypeVar
 
 import structlog
-from nats.aio.client import Client
 from nats.aio.msg import Msg
 from nats.aio.subscription import Subscription as NatsSubscription
 from nats.errors import Error as NatsError
-from nats.errors import SlowConsumerError
 
 from tieline_protocol.backoff import delays
 from tieline_protocol.errors import (
@@ -38,7 +36,8 @@ from tieline_protocol.errors import (
     Unavailable,
 )
 from tieline_protocol.following import Exchange, Following
-from tieline_protocol.metrics import BUS_DROPPED, BUS_RECONNECTS
+from tieline_protocol.metrics import BUS, BUS_DROPPED, BUS_RECONNECTS
+from tieline_protocol.nats_client import NatsClient
 from tieline_protocol.received import Received, status
 from tieline_protocol.server import EndpointStats, Server
 
@@ -59,10 +58,8 @@ T = TypeVar("T")
 
 log = structlog.get_logger()
 
-PENDING_MESSAGES = 65_536  # per subscription, before nats-py drops and we tell who follows
-PENDING_BYTES = 64 * 1024 * 1024
+FOLLOWED_BYTES = 64 * 1024 * 1024  # that may wait for a task that follows a subject
 _SUBJECT = re.compile(r"[!-\x7f]+\Z")  # no blanks, no control characters, ASCII
-_AT_ONCE = 64 * 1024  # bytes that may wait to be written before a publish leaves its own to the flusher
 _MAX_SUBJECT = 2_048  # the server's control line holds 4,096 bytes
 
 
@@ -78,107 +75,6 @@ class BusSettings:
     ping_interval: float = 5  # nats-py waits 120 s; a hung server must show sooner
     max_outstanding_pings: int = 2
     password_file: PurePath | None = None  # read at each connection: a new password needs no restart
-    pending_messages: int = PENDING_MESSAGES
-    pending_bytes: int = PENDING_BYTES
-
-
-class _Client(Client):
-    """nats-py's client, save that a connection in trouble is always dropped at once and made again, and how it writes:
-    the first message of a turn of the loop goes to the socket at once, what follows in the same turn in one go."""
-
-    _written = False  # something was, in this turn of the loop
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.direct: dict[int, Callable[[Received], None]] = {}
-
-    async def _process_msg(self, sid: int, subject: bytes, reply: bytes, data: bytes, headers: bytes) -> None:
-        """Requests and answers have bounds of their own: they are handled here, without waiting in a queue."""
-        handler = self.direct.get(sid)
-        if handler is None or sid not in self._subs:
-            await super()._process_msg(sid, subject, reply, data, headers)
-            return
-        self.stats["in_msgs"] += 1
-        self.stats["in_bytes"] += len(data)
-        told = await self._process_headers(headers) if headers else None
-        try:
-            handler(Received(subject.decode(), bytes(data), reply.decode(), told))
-        except Exception:  # one bad message must not end the connection
-            log.exception("a message could not be handled", subject=subject.decode(errors="replace"))
-
-    async def _process_err(self, err_msg: str) -> None:
-        if "permissions violation" in err_msg.lower():
-            await super()._process_err(err_msg)
-        else:  # "slow consumer", "authentication revoked" …: nats-py would close for good
-            error = NatsError(f"nats: {err_msg}")
-            await self._error_cb(error)
-            await self._process_op_err(error)
-
-    async def _process_op_err(self, e: Exception) -> None:
-        writer = getattr(self._transport, "_io_writer", None)
-        if writer is not None:  # closing would first wait until a server that is hung has read everything
-            writer.transport.abort()
-        await super()._process_op_err(e)
-
-    @property
-    def flowing(self) -> bool:
-        """Whether the server takes what it is sent, so that nothing needs to wait."""
-        writer = getattr(self._transport, "_io_writer", None)
-        return (
-            writer is not None
-            and self.is_connected
-            and self._pending_data_size < _AT_ONCE
-            and writer.transport.get_write_buffer_size() < _AT_ONCE
-        )
-
-    def send_now(self, subject: str, data: bytes, reply: str, later: bool = False) -> None:
-        """Publish without the detours; what the socket does not take at once is left to the flusher.
-
-        `later`: with the next message, or at the end of this turn.
-        """
-        head = f"PUB {subject} {reply} {len(data)}\r\n" if reply else f"PUB {subject} {len(data)}\r\n"
-        pieces = (head.encode(), data, b"\r\n")
-        self._pending += pieces
-        self._pending_data_size += sum(map(len, pieces))
-        self.stats["out_msgs"] += 1
-        self.stats["out_bytes"] += len(data)
-        if later and not self._written:
-            self._in_this_turn()
-        elif not self._written or self._pending_data_size >= _AT_ONCE:
-            self.write_now()
-            self._leave_to_flusher()
-            if not self._written:
-                self._in_this_turn()
-
-    def _in_this_turn(self) -> None:
-        self._written = True
-        asyncio.get_running_loop().call_soon(self._turn_ended)
-
-    def _turn_ended(self) -> None:
-        self._written = False
-        self.write_now()
-        self._leave_to_flusher()
-
-    def _leave_to_flusher(self) -> None:
-        if self._pending and self._flush_queue is not None and self._flush_queue.empty():
-            self._flush_queue.put_nowait(asyncio.get_running_loop().create_future())
-
-    def write_now(self) -> None:
-        """Hand the socket what was published: the flusher, which waits for a slow server, is turns of the loop away."""
-        writer = getattr(self._transport, "_io_writer", None)
-        if (
-            self._pending
-            and writer is not None
-            and self.is_connected
-            and writer.transport.get_write_buffer_size() < _AT_ONCE
-        ):
-            writer.writelines(self._pending)
-            self.forget_unsent()
-
-    def forget_unsent(self) -> None:
-        """What the lost connection did not send: the next one would send it, long after its sender gave up."""
-        self._pending = []
-        self._pending_data_size = 0
 
 
 async def _heeding(work: Awaitable[T]) -> T:
@@ -197,7 +93,7 @@ class Bus:
 
     def __init__(self, settings: BusSettings) -> None:
         self.settings = settings
-        self._nc = _Client()
+        self._nc = NatsClient()
         self._connected = asyncio.Event()
         self._waiting: dict[str, asyncio.Future[Received]] = {}
         self._exchanges: dict[str, Exchange] = {}
@@ -220,6 +116,21 @@ class Bus:
     def max_payload(self) -> int:
         """The server's limit for one message, in bytes."""
         return int(self._nc.max_payload)
+
+    @property
+    def unsent(self) -> int:
+        """Bytes that the server has not taken yet."""
+        return self._nc.unsent
+
+    @property
+    def waiting(self) -> int:
+        """Requests without an answer."""
+        return len(self._waiting) + len(self._exchanges)
+
+    @property
+    def traffic(self) -> dict[str, int]:
+        """`in_msgs`, `in_bytes`, `out_msgs`, `out_bytes` since the start."""
+        return self._nc.stats
 
     def on_disconnect(self, callback: Callable[[], None]) -> Callable[[], None]:
         """Call back at each loss of the connection; returns what ends that."""
@@ -343,20 +254,19 @@ class Bus:
         *,
         queue: str = "",
         on_lost: Callable[[], None] | None = None,
-        direct: bool = False,
     ) -> Subscription:
-        """Call a plain function for each message, in order. `on_lost`: messages were dropped, or the link was down.
+        """Call a plain function for each message, in order. `on_lost`: the link was down, messages may be missing.
 
-        `direct`: where the message is read, without a queue: none is dropped, and the next one waits for the function.
+        It is called where the message is read: none is dropped, and all that follow wait for the function.
         """
         subscription = Subscription(self, handler, on_lost)
-        await subscription._start(subject, queue, direct=direct)
+        await subscription._start(subject, queue)
         return subscription
 
     @contextlib.asynccontextmanager
-    async def following(self, subject: str, bound: int = PENDING_BYTES) -> AsyncIterator[Following]:
+    async def following(self, subject: str, bound: int = FOLLOWED_BYTES) -> AsyncIterator[Following]:
         """All messages of a subject, handed out as lists. Bounded: above `bound` bytes all is dropped, and told."""
-        following = Following(bound)
+        following = Following(bound, BUS_DROPPED.labels(connection=self.settings.name).inc)
         subscription = await self.subscribe(subject, following.put, on_lost=following.lose)
         try:
             yield following
@@ -376,7 +286,7 @@ class Bus:
         A plain function that answers at once makes no task.
         """
         server = Server(self, handler, limit)
-        server._subscription = await self.subscribe(subject, server._received, queue=queue, direct=True)
+        server._subscription = await self.subscribe(subject, server._received, queue=queue)
         return server
 
     # Life
@@ -392,7 +302,7 @@ class Bus:
                 await self._nc.close()
                 raise
             await self._nc.close()
-            self._nc = _Client()
+            self._nc = NatsClient()
             await asyncio.sleep(wait)
         self._nc.options["allow_reconnect"] = True
         self._inbox = self.inbox()
@@ -439,12 +349,7 @@ class Bus:
             future.set_result(received)
 
     async def _failed(self, exc: Exception) -> None:
-        if isinstance(exc, SlowConsumerError):
-            BUS_DROPPED.labels(connection=self.settings.name).inc()
-            subscription = self._subscriptions.get(exc.sid)
-            if subscription is not None:
-                self._tell([subscription._lost])
-        elif repr(exc) != self._complaint:  # said once, not at each of ten attempts a second
+        if repr(exc) != self._complaint:  # said once, not at each of ten attempts a second
             self._complaint = repr(exc)
             log.warning("broker connection", connection=self.settings.name, error=self._complaint)
 
@@ -498,17 +403,14 @@ def _expire(future: asyncio.Future[Received], timeout: float) -> None:
         future.set_exception(TimedOut(f"no answer within {timeout:g} s"))
 
 
-def _received(msg: Msg) -> Received:
-    return Received(msg.subject, msg.data, msg.reply, msg.headers)
-
-
 @contextlib.asynccontextmanager
 async def connect(settings: BusSettings) -> AsyncIterator[Bus]:
     """A connection, once there is one: waits for a broker that is not there yet, for ever."""
     bus = Bus(settings)
     await bus._open()
     try:
-        yield bus
+        with BUS.of(bus):
+            yield bus
     finally:
         await bus._close()
 
@@ -524,31 +426,17 @@ class Subscription:
         self._on_lost = on_lost
         self._subscription: NatsSubscription | None = None
 
-    async def _start(self, subject: str, queue: str, *, direct: bool) -> None:
-        settings = self._bus.settings
+    async def _start(self, subject: str, queue: str) -> None:
         self._bus.check(subject)
+        nc = self._bus._nc
+        sid = nc._sid + 1  # the one it is about to give: a first message may come before it returns
+        nc.direct[sid] = self._handler
         try:
-            subscription = await _heeding(
-                self._bus._nc.subscribe(
-                    subject,
-                    queue,
-                    cb=self._received,
-                    pending_msgs_limit=settings.pending_messages,
-                    pending_bytes_limit=settings.pending_bytes,
-                )
-            )
+            self._subscription = await _heeding(nc.subscribe(subject, queue, cb=_unused))
         except NatsError as exc:
+            del nc.direct[sid]
             raise Unavailable(f"cannot subscribe: {exc}") from exc
-        self._subscription = subscription
-        self._bus._subscriptions[subscription._id] = self
-        if direct:
-            self._bus._nc.direct[subscription._id] = self._handler
-
-    async def _received(self, msg: Msg) -> None:
-        try:
-            self._handler(_received(msg))
-        except Exception:  # one bad message must not end the subscription for all others
-            log.exception("a message could not be handled", subject=msg.subject)
+        self._bus._subscriptions[sid] = self
 
     def _lost(self) -> None:
         if self._on_lost is not None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
+from collections.abc import Callable
 
 from tieline_protocol.errors import FateUnknown, NoResponders, TimedOut
 from tieline_protocol.received import Received, status
@@ -12,8 +13,9 @@ from tieline_protocol.received import Received, status
 class Following:
     """What `Bus.following` hands out: lists of messages in order; `None` where some were lost in between."""
 
-    def __init__(self, bound: int) -> None:
+    def __init__(self, bound: int, dropped: Callable[[], None] = lambda: None) -> None:
         self._bound = bound
+        self._dropped = dropped
         self._messages: list[Received] = []
         self._bytes = 0
         self._gone = False
@@ -23,6 +25,7 @@ class Following:
         if self._bytes > self._bound:
             self._messages.clear()
             self._bytes = 0
+            self._dropped()
             self.lose()
         self._messages.append(received)
         self._bytes += len(received.data)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import dataclasses
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager
 from typing import Any
@@ -31,8 +30,8 @@ def app(config: Config) -> App:
 @contextlib.asynccontextmanager
 async def _running(config: Config, service: Service) -> AsyncIterator[dict[str, Any]]:
     async with (
-        bus.connect(_following(config, service.name)) as control,
-        bus.connect(_following(config, f"{service.name}-workspace")) as bulk,
+        bus.connect(_settings(config, service.name)) as control,
+        bus.connect(_settings(config, f"{service.name}-workspace")) as bulk,
         bus.connect(_settings(config, f"{service.name}-reads")) as reads,
         leases.holding(control, "gateway") as lease,
     ):
@@ -81,14 +80,6 @@ def _settings(config: Config, name: str) -> BusSettings:
         password=config.nats_password,
         password_file=config.nats_password_file,
         inbox_prefix=config.nats_inbox_prefix,
-    )
-
-
-def _following(config: Config, name: str) -> BusSettings:
-    return dataclasses.replace(
-        _settings(config, name),
-        pending_messages=config.nats_pending_messages,
-        pending_bytes=config.nats_pending_bytes,
     )
 
 

@@ -62,10 +62,13 @@ class Callers:
         self._numbers = itertools.count(1)
         self._calls: dict[str, _Call] = {}
 
+    def __len__(self) -> int:
+        return len(self._calls)
+
     @contextlib.asynccontextmanager
     async def listening(self) -> AsyncIterator[None]:
         """Hear answers until the block is left. Raises Unavailable."""
-        subscription = await self._bus.subscribe(f"{self._inbox}.*", self._heard, direct=True)
+        subscription = await self._bus.subscribe(f"{self._inbox}.*", self._heard)
         ended = self._bus.on_disconnect(self._lost)
         try:
             yield

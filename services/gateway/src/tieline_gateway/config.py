@@ -51,6 +51,4 @@ class Config:
     nats_password: str | None = None
     nats_password_file: PurePath | None = None
     nats_inbox_prefix: str = "_INBOX"
-    nats_pending_messages: int = 65_536
-    nats_pending_bytes: int = 64 * 1024 * 1024
     limits: Limits = field(default_factory=Limits)

@@ -69,9 +69,7 @@ class Remotes:
     @contextlib.asynccontextmanager
     async def listening(self) -> AsyncIterator[None]:
         """Hear calls, and what becomes of names, until the block is left. Raises Unavailable."""
-        calls = await self._bus.subscribe(
-            subjects.connections(self._lease.id), self._about_connection, direct=True
-        )
+        calls = await self._bus.subscribe(subjects.connections(self._lease.id), self._about_connection)
         writes = await self._bus.subscribe(
             subjects.bucket_key(subjects.BUCKET_REMOTES, ">"), self._written, on_lost=self.check_all
         )
