@@ -94,6 +94,15 @@ async def test_tools_of_a_remote_are_called_in_parallel_and_a_failure_is_text_fo
     assert [event["code"] for event in await chat.events("tool_result") if "error" in event] == ["internal"]
 
 
+async def test_the_trace_of_a_message_reaches_the_tool(chat, model, owner):
+    chat.traceparent = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
+    model.says(calling(("calc__f", {})), saying("Done"))
+    async with serving_calls(owner, answering) as came:
+        await chat.ask("use it", CALC)
+
+    assert [called.traceparent for called in came] == [chat.traceparent]
+
+
 async def test_the_thread_remembers_its_remotes(chat, model, owner):
     model.says(saying("ok"), calling(("calc__g", {})), saying("done"))
     async with serving_calls(owner, answering) as came:

@@ -62,6 +62,7 @@ class Remotes:
         args: dict[str, Any],
         timeout: float,
         on_progress: OnProgress | None = None,
+        traceparent: str | None = None,
     ) -> Any:
         self.called.append((remotename, function, args))
         if function == "fail":

@@ -188,6 +188,27 @@ async def test_a_caller_that_gives_up_cancels_at_the_owner(bus, browser):
     await asyncio.wait_for(called.cancelled.wait(), 1)
 
 
+async def test_a_caller_that_gives_up_before_it_knows_the_calls_id_cancels_it_too(bus, browser):
+    """However far the call has come by then: what reached the owner is cancelled there."""
+    for turns in range(1, 12):
+        call = asyncio.create_task(calling.call(bus, "ada", "browser", "echo", {"value": turns}))
+        for _ in range(turns):
+            await asyncio.sleep(0)
+        call.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await call
+    last = asyncio.create_task(calling.call(bus, "ada", "browser", "echo", {"value": "last"}))
+    given_up = []
+    while (called := await browser.calls.get()).args["value"] != "last":
+        given_up.append(called)  # what was sent before the last has arrived when that has
+    await called.result("over")
+
+    assert await last == "over"
+    assert given_up
+    for called in given_up:
+        await asyncio.wait_for(called.cancelled.wait(), 2)
+
+
 async def test_progress_reaches_the_caller(bus, browser):
     heard = []
     call = asyncio.create_task(

@@ -19,8 +19,11 @@ Function = Callable[["Called"], Awaitable[None]]
 class Called:
     """One `remote-call` that reached a connection."""
 
-    def __init__(self, owner: RemoteOwner, connection: str, payload: dict[str, Any]) -> None:
+    def __init__(
+        self, owner: RemoteOwner, connection: str, payload: dict[str, Any], traceparent: str | None = None
+    ) -> None:
         self.owner = owner
+        self.traceparent = traceparent
         self.connection = connection
         self.payload = payload
         self.request_id: str = payload["requestId"]
@@ -60,7 +63,8 @@ class RemoteOwner:
             return None
         if self.refuse is not None:
             return refusal(self.refuse)
-        called = Called(self, connection, Request.decode(received.data).payload)
+        request = Request.decode(received.data)
+        called = Called(self, connection, request.payload, request.traceparent)
         self.under_way[called.request_id] = called
         self.calls.put_nowait(called)
         return answer({})

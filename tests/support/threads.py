@@ -60,6 +60,7 @@ class Chat:
         self.bus = bus
         self.user = user
         self.thread = ""
+        self.traceparent: str | None = None
 
     async def rpc(
         self, endpoint: str, payload: dict[str, Any] | None = None, *, id: str = ""
@@ -71,7 +72,7 @@ class Chat:
         return self.thread
 
     async def command(self, action: str, *, id: str = "", **payload: Any) -> dict[str, Any]:
-        """To the thread's owner; where there is none, to any replica."""
+        """To the thread's owner; where there is none, to any replica. `self.traceparent` goes with it."""
         body = {"thread_id": self.thread, **payload}
         try:
             subject = subjects.command(self.user, self.thread, f"thread.{action}")
@@ -96,7 +97,13 @@ class Chat:
         return messages.outcome((await self.bus.request(subject, b"", 2)).data)["thread"]
 
     async def _ask(self, subject: str, payload: dict[str, Any], id: str) -> dict[str, Any]:
-        request = Request(id=id or secrets.token_hex(8), user=self.user, budget_ms=8_000, payload=payload)
+        request = Request(
+            id=id or secrets.token_hex(8),
+            user=self.user,
+            budget_ms=8_000,
+            payload=payload,
+            traceparent=self.traceparent,
+        )
         received = await self.bus.request(subject, request.encode(), 9)
         return messages.outcome(received.data)
 

@@ -15,6 +15,7 @@ async def echo(
     args: dict[str, Any],
     timeout: float,
     on_progress: OnProgress | None = None,
+    traceparent: str | None = None,
 ) -> Any:
     """A call that answers with what it was given."""
     return [remotename, function, args, timeout]

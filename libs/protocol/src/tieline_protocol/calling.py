@@ -13,7 +13,7 @@ from collections.abc import Callable
 from typing import Any
 
 from tieline_protocol import jsontext, subjects
-from tieline_protocol.bus import Bus, Received
+from tieline_protocol.bus import Bus, Exchange, Received
 from tieline_protocol.errors import Code, FateUnknown, NoResponders, Refused, TimedOut, Unavailable
 from tieline_protocol.messages import Request, answer, outcome, refusal
 from tieline_protocol.remotes import CALL_TIMEOUT_MS
@@ -22,6 +22,7 @@ PATIENCE = 3.0  # s without a sign of life from the replica: three beats
 ACCEPT = 10.0  # s until a replica has accepted or refused
 PATIENCE_NOBODY = 5.0  # s for a replica to appear where there is none
 FIRST_WAIT = 0.05
+LAST_WORD = 0.15  # s that a call which is given up waits for its id
 _FINALS = (b'{"payload":', b'{"error":')
 
 
@@ -35,6 +36,7 @@ async def call(
     timeout_ms: int = CALL_TIMEOUT_MS,
     on_accepted: Callable[[str], None] | None = None,
     on_progress: Callable[[dict[str, Any]], None] | None = None,
+    traceparent: str | None = None,
 ) -> Any:
     """The function's result, or Refused with the code of the call's end (the closed list of design, section 5).
 
@@ -49,6 +51,7 @@ async def call(
         timeout_ms=timeout_ms,
         on_accepted=on_accepted,
         on_progress=on_progress,
+        traceparent=traceparent,
     )
     return outcome(final)["result"]
 
@@ -63,9 +66,10 @@ async def call_raw(
     timeout_ms: int = CALL_TIMEOUT_MS,
     on_accepted: Callable[[str], None] | None = None,
     on_progress: Callable[[dict[str, Any]], None] | None = None,
+    traceparent: str | None = None,
 ) -> bytes:
     """Like `call`, but the final as the bytes of a reply (see messages.outcome), so that results pass unchanged."""
-    body = request(user, remotename, function, args, timeout_ms)
+    body = request(user, remotename, function, args, timeout_ms, traceparent)
     loop = asyncio.get_running_loop()
     until = loop.time() + min(timeout_ms / 1000, PATIENCE_NOBODY)
     wait = FIRST_WAIT
@@ -91,30 +95,39 @@ async def _attempt(
     try:
         async with bus.exchange(subjects.rpc("remotes", "call", user), body) as answers:
             wait = ACCEPT
-            while True:
-                received = await answers.next(wait)
-                if received.data.startswith(_FINALS):
-                    request_id = None
-                    return received.data
-                wait = PATIENCE
-                message = jsontext.loads(received.data)
-                if accepted := message.get("accepted"):
-                    request_id = accepted["requestId"]
-                    if on_accepted is not None:
-                        on_accepted(accepted["requestId"])
-                elif (progress := message.get("progress")) is not None and on_progress is not None:
-                    on_progress(progress)
+            try:
+                while True:
+                    received = await answers.next(wait)
+                    if received.data.startswith(_FINALS):
+                        return received.data
+                    wait = PATIENCE
+                    message = jsontext.loads(received.data)
+                    if accepted := message.get("accepted"):
+                        request_id = accepted["requestId"]
+                        if on_accepted is not None:
+                            on_accepted(accepted["requestId"])
+                    elif (progress := message.get("progress")) is not None and on_progress is not None:
+                        on_progress(progress)
+            except asyncio.CancelledError:
+                await _give_up(bus, user, request_id, answers)
+                raise
     except NoResponders:
         return None
     except TimedOut:
         return refusal(Refused(Code.UNAVAILABLE, "the remotes service fell silent; the call may have run"))
     except FateUnknown:
         return refusal(Refused(Code.UNAVAILABLE, "the broker was lost; the call may have run"))
-    except asyncio.CancelledError:
+
+
+async def _give_up(bus: Bus, user: str, request_id: str | None, answers: Exchange) -> None:
+    """Cancel a call; one that was sent and has no id yet gets it within a moment, or was heard by nobody."""
+    with contextlib.suppress(Unavailable):
+        if request_id is None:
+            received = await answers.next(LAST_WORD)
+            accepted = jsontext.loads(received.data).get("accepted") or {}
+            request_id = accepted.get("requestId")
         if request_id is not None:
-            with contextlib.suppress(Unavailable):
-                await bus.publish(*cancellation(user, request_id))
-        raise
+            await bus.publish(*cancellation(user, request_id))
 
 
 def request(

@@ -50,6 +50,7 @@ class App:
             args: dict[str, Any],
             timeout: float,
             on_progress: OnProgress | None = None,
+            traceparent: str | None = None,
         ) -> Any:
             return await calling.call(
                 self._bus,
@@ -59,6 +60,7 @@ class App:
                 args,
                 timeout_ms=max(int(timeout * 1000), 1),
                 on_progress=on_progress,
+                traceparent=traceparent,
             )
 
         found = await self._resolved(user_id, list(remotes))

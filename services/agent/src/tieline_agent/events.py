@@ -34,8 +34,10 @@ def user_message(
     return event
 
 
-def run_queued(run_id: str) -> Event:
-    return {"type": "run", "run_id": run_id, "state": "queued"}
+def run_queued(run_id: str, traceparent: str | None = None) -> Event:
+    """`traceparent` is that of the request which asked for the run; its tools are called with it."""
+    trace = {} if traceparent is None else {"traceparent": traceparent}
+    return {"type": "run", "run_id": run_id, "state": "queued", **trace}
 
 
 def run_running(run_id: str, started: int, notes: dict[str, Any]) -> Event:

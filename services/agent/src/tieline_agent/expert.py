@@ -223,7 +223,8 @@ class _Work:
         tool = self._tools.tools[name]
         timeout = max(min(self._limits.tool_ms / 1000, left), 0.001)
         if isinstance(tool, RemoteToolSpec):
-            tool = replace(tool, timeout=timeout, on_progress=progressed)
+            trace = self._given.thread.runs[self._given.run_id].traceparent
+            tool = replace(tool, timeout=timeout, on_progress=progressed, traceparent=trace)
         try:
             # Whoever makes the call keeps the time; this is for a tool that does not.
             async with asyncio.timeout(timeout + 1):

@@ -172,15 +172,15 @@ class OwnedThread:
             raise ProtocolError("thread_id: not the thread that was asked")
         payload = {**request.payload, "thread_id": self.id}
         if action == MESSAGE:
-            return await self._message(payloads.read(payloads.Message, payload), request.id)
+            return await self._message(payloads.read(payloads.Message, payload), request)
         if action == CANCEL:
             return await self._cancel(payloads.read(payloads.Cancel, payload))
         if action == DELETE:
             return await self._delete()
         raise Refused(Code.UNKNOWN_ACTION, f"unknown action: {action}")
 
-    async def _message(self, wanted: payloads.Message, request_id: str) -> dict[str, Any]:
-        answered = await self._runs.received(wanted, request_id)
+    async def _message(self, wanted: payloads.Message, request: Request) -> dict[str, Any]:
+        answered = await self._runs.received(wanted, request.id, request.traceparent)
         with contextlib.suppress(TielineError):  # it only says when the thread was used last
             await self._parts.records.change(self.user, self.id)
         return dict(answered)

@@ -49,14 +49,16 @@ class Runs:
 
     # What is wanted
 
-    async def received(self, wanted: Message, request_id: str) -> dict[str, str]:
+    async def received(
+        self, wanted: Message, request_id: str, traceparent: str | None = None
+    ) -> dict[str, str]:
         """A message is written; its run follows. One that was heard before has the same answer and no effect."""
         given = wanted.given()
         named = (
             wanted.client_message_id or f"request {request_id}"
         )  # a request that is repeated has the same id
         async with self._writing:
-            answered, said = self.thread.received(named, wanted.content, given)
+            answered, said = self.thread.received(named, wanted.content, given, traceparent)
             if not said:
                 await self._log.settled()
                 return answered

@@ -77,6 +77,7 @@ class RunState:
     steps: list[Step] = field(default_factory=list)
     interrupted: int = 0
     partial: Partial | None = None
+    traceparent: str | None = None
     usage: Usage = field(default_factory=Usage)
 
     @property
@@ -134,7 +135,11 @@ class Thread:
         return next((run.run_id for run in open_runs), None)
 
     def received(
-        self, client_message_id: str, content: str, resources: list[dict[str, Any]]
+        self,
+        client_message_id: str,
+        content: str,
+        resources: list[dict[str, Any]],
+        traceparent: str | None = None,
     ) -> tuple[dict[str, str], list[Event]]:
         """The answer to `thread.message`, and the events to record; none when this was heard before."""
         message_id = ids.message_id(self.thread_id, client_message_id)
@@ -144,7 +149,7 @@ class Thread:
             return answer, []
         return answer, [
             events.user_message(message_id, run_id, content, resources),
-            events.run_queued(run_id),
+            events.run_queued(run_id, traceparent),
         ]
 
     def resources(self, run_id: str) -> list[dict[str, Any]]:
@@ -183,7 +188,9 @@ def _apply(run: RunState, event: Event, messages: set[str]) -> None:
 
 def _run_changed(run: RunState, event: Event) -> None:
     state = event.get("state")
-    if state == "running" and run.state == "queued":
+    if state == "queued":
+        run.traceparent = _text(event, "traceparent") or None
+    elif state == "running" and run.state == "queued":
         started = event.get("started")
         run.state, run.started = "running", started if isinstance(started, int) else 0
     elif state == "ended":

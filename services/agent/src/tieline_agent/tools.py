@@ -28,6 +28,7 @@ class Call(Protocol):
         args: dict[str, Any],
         timeout: float,
         on_progress: OnProgress | None = None,
+        traceparent: str | None = None,
     ) -> Any: ...
 
 
@@ -55,6 +56,7 @@ class RemoteToolSpec:
     call: Call
     timeout: float = 30.0
     on_progress: OnProgress | None = None
+    traceparent: str | None = None
 
     @property
     def description(self) -> str:
@@ -72,7 +74,9 @@ class RemoteToolSpec:
 
     async def execute_async(self, /, **args: Any) -> Any:
         """The function's result. Raises TielineError; the loop makes a string for the model of it."""
-        return await self.call(self.remotename, self.function.name, args, self.timeout, self.on_progress)
+        return await self.call(
+            self.remotename, self.function.name, args, self.timeout, self.on_progress, self.traceparent
+        )
 
 
 @dataclass(frozen=True, slots=True)
