@@ -89,7 +89,9 @@ def plain(distribution: str) -> str:
 def dependencies(manifest: Path) -> set[str]:
     """Names of the distributions that a manifest asks for, and what those of ours ask for in turn."""
     told = tomllib.loads(manifest.read_text())["project"]
-    found = {plain(re.split(r"[^A-Za-z0-9_.-]", item)[0]) for item in told.get("dependencies", [])}
+    extras = told.get("optional-dependencies", {})
+    asked = [*told.get("dependencies", []), *(item for extra in extras.values() for item in extra)]
+    found = {plain(re.split(r"[^A-Za-z0-9_.-]", item)[0]) for item in asked}
     for other in MANIFESTS:
         if tomllib.loads(other.read_text())["project"]["name"] in found:
             found |= dependencies(other)

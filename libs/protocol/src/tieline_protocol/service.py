@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import gc
+import importlib.metadata
 import os
 import signal
 import sys
@@ -22,7 +23,7 @@ import orjson
 import structlog
 import uvloop
 
-from tieline_protocol import logs
+from tieline_protocol import logs, tracing
 from tieline_protocol.health import Health
 
 log = structlog.get_logger()
@@ -69,10 +70,18 @@ def run(common: Common, app: App) -> None:
     """Run a service until it is told to stop, then exit."""
     logs.configure(common.name, common.log_level, common.log_format)
     try:
-        uvloop.run(_main(common, app))
+        with tracing.sending(common.name, _version(common.name)):
+            uvloop.run(_main(common, app))
     except BaseException as exc:
         log.error("the service failed", error=repr(exc), exc_info=exc)
         sys.exit(1)
+
+
+def _version(name: str) -> str:
+    try:
+        return importlib.metadata.version(f"tieline-{name}")
+    except importlib.metadata.PackageNotFoundError:
+        return ""
 
 
 async def _main(common: Common, app: App) -> None:
