@@ -89,24 +89,27 @@ def of_one_text(parts: Sequence[str], said: str) -> list[str]:
 
 
 def one_end_each(seen: Iterable[Seen]) -> list[str]:
-    """Rule 3. A turn that has none yet is wrong too."""
+    """Rule 3. A turn that has none yet is wrong too. A message has one turn, beside those that never ran."""
     wrong = []
     ended: set[int] = set()
-    begun: Counter[str] = Counter()
-    generations: set[int] = set()
+    running: set[int] = set()
+    turns: dict[int, str | None] = {}
     for one in seen:
         if one.type != "turn":
             continue
-        generation = one.body["generation"]
-        generations.add(generation)
+        generation, state = one.body["generation"], one.body["state"]
+        turns[generation] = one.body.get("client_message_id")
         if generation in ended:
-            wrong.append(f"turn {generation} is {one.body['state']} after its end")
-        if one.body["state"] == "ended":
+            wrong.append(f"turn {generation} is {state} after its end")
+        if state == "ended":
             ended.add(generation)
-        if one.body["state"] == "accepted" and "client_message_id" in one.body:
-            begun[one.body["client_message_id"]] += 1
-    wrong += [f"turn {generation} has no end" for generation in sorted(generations - ended)]
-    return wrong + [f"message {name} began {count} turns" for name, count in begun.items() if count > 1]
+        if state not in ("accepted", "ended") or one.body.get("reason", "error") != "error":
+            running.add(generation)
+    wrong += [f"turn {generation} has no end" for generation in sorted(turns.keys() - ended)]
+    ran = Counter(turns[generation] for generation in running)
+    return wrong + [
+        f"message {name} ran in {count} turns" for name, count in ran.items() if name and count > 1
+    ]
 
 
 def agree(live: Sequence[Seen], late: Sequence[Seen]) -> list[str]:

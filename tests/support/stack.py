@@ -55,12 +55,10 @@ class Stack:
         self._options = options or {}
         self._nonce = secrets.token_hex(8)
 
-    @property
-    def url(self) -> str:
-        return f"ws://127.0.0.1:{self.port}/ws"
-
-    def frontend(self, user: str = "ada@example.org") -> Frontend:
-        return Frontend(self.url, tokens.mint(_SECRET, user, time.time()))
+    def frontend(self, user: str = "ada@example.org", port: int = 0) -> Frontend:
+        """Another one, directly or by a `port` that leads to the gateway."""
+        url = f"ws://127.0.0.1:{port or self.port}/ws"
+        return Frontend(url, tokens.mint(_SECRET, user, time.time()))
 
     def names(self, kind: str) -> list[str]:
         """The replicas of a service."""

@@ -105,10 +105,15 @@ def test_each_turn_has_one_end():
     assert one_end_each(log(turn(1, "ended"), turn(1, "running"))) == ["turn 1 is running after its end"]
 
 
-def test_a_message_that_begins_two_turns_is_found():
-    twice = [turn(n, state, client_message_id="m") for n in (1, 2) for state in ("accepted", "ended")]
+def test_a_message_that_runs_in_two_turns_is_found_and_one_that_was_withdrawn_may_run_later():
+    def twice(*states: str, **more: Any) -> list[Seen]:
+        first = [turn(1, state, client_message_id="m", **more) for state in states]
+        return log(
+            *first, *(turn(2, state, client_message_id="m") for state in ("accepted", "running", "ended"))
+        )
 
-    assert one_end_each(log(*twice)) == ["message m began 2 turns"]
+    assert one_end_each(twice("accepted", "running", "ended")) == ["message m ran in 2 turns"]
+    assert one_end_each(twice("accepted", "ended", reason="error")) == []
 
 
 def test_viewers_that_saw_the_same_agree_and_one_may_have_been_told_of_a_gap():

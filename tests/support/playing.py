@@ -1,0 +1,217 @@
+"""Schedules played on real processes: services behind links with a scripted daemon here, users who work and watch,
+and what befalls them (schedule.py). What they saw is judged by oracle.py.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from pathlib import Path
+
+from tieline import TielineError
+
+from tests.support import schedule
+from tests.support.frontend import Frontend
+from tests.support.link import Link
+from tests.support.nats_server import NatsServer
+from tests.support.oracle import agree, in_order, of_one_text, one_end_each, pieces
+from tests.support.schedule import Step
+from tests.support.stack import Stack
+from tests.support.watching import seen
+from tests.support.workers import Worker, Workers
+
+START = {"agent": "start", "workspace": "start"}
+_PASSING = ("disconnected", "unavailable", "timeout", "conflict")
+_AGAIN = 0.2
+_ENDED = 60.0  # s, of whatever is waited for
+
+
+class World:
+    """The processes, the broker and the link before it, the daemon."""
+
+    def __init__(self, stack: Stack, nats: NatsServer, broker: Link, daemon: Workers) -> None:
+        self.stack = stack
+        self.nats = nats
+        self.broker = broker
+        self.daemon = daemon
+
+    async def suffer(self, steps: Sequence[Step]) -> None:
+        """One death after the other; whatever dies is started again at once, and is ready before the next."""
+        for step in steps:
+            await asyncio.sleep(step.wait)
+            match step.what:
+                case "kill":
+                    await self.stack.replace(step.about)
+                case "roll":
+                    await self.stack.roll(step.about)
+                case "restart":
+                    await self.nats.restart(kill=True)
+                case "cut":
+                    self.broker.cut()
+
+
+@contextlib.asynccontextmanager
+async def world(directory: Path, replicas: dict[str, int]) -> AsyncIterator[World]:
+    """Everything, running."""
+    async with (
+        NatsServer(directory / "nats") as nats,
+        Link("127.0.0.1", nats.port) as broker,
+        Workers() as daemon,
+    ):
+        token_file = directory / "scripted-token"
+        token_file.write_text(daemon.script.token)
+        url, control = f"nats://127.0.0.1:{broker.port}", (daemon.control_url, token_file)
+        async with Stack(directory / "stack", broker=url, control=control, replicas=replicas) as stack:
+            yield World(stack, nats, broker, daemon)
+
+
+async def insist(work: Callable[[], Awaitable[object]]) -> None:
+    """As a user's page does: what was lost on the way is asked again."""
+    async with asyncio.timeout(_ENDED):
+        while True:
+            try:
+                await work()
+                return
+            except TielineError as exc:
+                if exc.code not in _PASSING:
+                    raise
+            await asyncio.sleep(_AGAIN)
+
+
+class Player:
+    """One session and its user, who comes back by cursor whenever the connection is lost."""
+
+    def __init__(self, world: World, seed: int, user: str, front: Frontend, link: Link) -> None:
+        self.world = world
+        self.seed = seed
+        self.user = user
+        self.front = front
+        self.link = link
+        self.session = ""
+        self.asked: list[str] = []
+        self.slowest = 0.0  # s from a prompt to its end
+        self.late: Frontend | None = None
+
+    @property
+    def worker(self) -> Worker:
+        return self.world.daemon.of[self.session]
+
+    async def open(self) -> None:
+        self.session = await self.front.open()
+        await self.front.watch(self.session, cursors=START)
+
+    async def work(self, until: float) -> None:
+        """Prompt after prompt until then (of the loop's clock), and one more."""
+        loop = asyncio.get_running_loop()
+        number, over = 0, False
+        while not over:
+            over = loop.time() > until
+            began = time.monotonic()
+            await self.prompt(schedule.prompt(self.seed, number), f"m{number}")
+            self.slowest = max(self.slowest, time.monotonic() - began)
+            number += 1
+
+    async def prompt(self, text: str, message: str) -> None:
+        """A prompt, to the end of its turn. What certainly never reached the agent is asked again."""
+        self.asked.append(text)
+        payload = {"text": text, "client_message_id": message}
+        while True:
+            before = self._ends(message)
+
+            def ended(before: int = before) -> bool:
+                return self._ends(message) > before
+
+            await insist(lambda: self.front.ask("agent.prompt", self.session, **payload))
+            answering = asyncio.create_task(self._answer(), name=f"answers of {self.seed}")
+            try:
+                await self.front.wait(ended, _ENDED, f"the end of {message}")
+            finally:
+                answering.cancel()
+                await asyncio.wait([answering])
+            if text in self.worker.prompts:
+                return
+
+    def _ends(self, message: str) -> int:
+        return sum(
+            one.body.get("client_message_id") == message and one.body["state"] == "ended"
+            for one in self.front.of("turn")
+        )
+
+    async def _answer(self) -> None:
+        """Allow whatever the screen shows as open."""
+        while True:
+            sets = self.front.of("permissions")
+            for one in sets[-1].body["open"] if sets else []:
+                names = {name: one[name] for name in ("request_id", "pending_id")}
+                with contextlib.suppress(TielineError):  # answered, or not reached: the screen will show it
+                    await self.front.ask(
+                        "agent.permissions.respond", self.session, **names, option_id="allow"
+                    )
+            await asyncio.sleep(_AGAIN)
+
+    async def suffer(self, steps: Sequence[Step]) -> None:
+        for step in steps:
+            await asyncio.sleep(step.wait)
+            match step.what:
+                case "shell":
+                    self.worker.write(int(step.about))
+                case "viewer":
+                    self.link.cut()
+                case "agent" | "workspace":
+                    self.worker.hang_up(step.what)
+
+    async def settle(self) -> None:
+        """Until the screen shows the last line that the shell writes."""
+        self.worker.write(1)
+        last = self.worker.shell.splitlines(keepends=True)[-1]
+        await self.front.wait(lambda: self.front.screen.endswith(last), _ENDED, last)
+
+    async def compare(self, late: Frontend) -> None:
+        """Let another viewer read all of it from the start."""
+        self.late = late
+        await late.watch(self.session, cursors=START)
+        await late.wait(lambda: late.cursors == self.front.cursors, _ENDED, "where the live viewer stands")
+
+    def wrong(self) -> list[str]:
+        """What is wrong with what the viewers saw; nothing."""
+        assert self.late is not None
+        found = []
+        for log, type, field, said in (
+            ("agent", "message_chunk", "text", self.worker.said),
+            ("workspace", "shell_output", "data", self.worker.shell),
+        ):
+            live, late = seen(self.front.events, log), seen(self.late.events, log)
+            for viewer, events in (("live", live), ("late", late)):
+                judged = [*in_order(events), *of_one_text(pieces(events, type, field), said)]
+                if log == "agent":
+                    judged += one_end_each(events)
+                found += [f"{viewer} {log}: {one}" for one in judged]
+            found += [f"{log}: {one}" for one in agree(live, late)]
+        ran = self.worker.prompts
+        if ran != self.asked:
+            found.append(f"the agent was asked {ran}, the user asked {self.asked}")
+        return found
+
+
+@contextlib.asynccontextmanager
+async def players(world: World, seeds: Sequence[int]) -> AsyncIterator[list[Player]]:
+    """A user with a session for each seed, who watches over a link of their own."""
+    async with contextlib.AsyncExitStack() as stack:
+        made = []
+        for seed in seeds:
+            link = await stack.enter_async_context(Link("127.0.0.1", world.stack.port))
+            user = f"user{seed}"
+            front = await stack.enter_async_context(world.stack.frontend(user, link.port))
+            made.append(Player(world, seed, user, front, link))
+        await asyncio.gather(*(player.open() for player in made))
+        yield made
+
+
+async def compare(world: World, played: Sequence[Player]) -> None:
+    """A late viewer for each."""
+    async with contextlib.AsyncExitStack() as stack:
+        for player in played:
+            late = await stack.enter_async_context(world.stack.frontend(player.user))
+            await player.compare(late)
