@@ -1,431 +1,94 @@
-"""The turn machine as playbooks: what happens, and what is told."""
+"""One turn: what is due next, and what it tells."""
 
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
-from tieline_protocol.errors import Code, Refused
-from tieline_streams.turn import MAX_OPEN, REMEMBERED, Limits, Turns, open_turns
+from tieline_streams.turn import Limits, Turn, end_told, restored
+
+LIMITS = Limits()
 
 
-def started(message_id: str | None = None, now: float = 0) -> Turns:
-    turns = Turns()
-    turns.accept(message_id, False, now)
-    turns.delivered(1, now)
-    return turns
+def running(now: float = 0) -> Turn:
+    return Turn(1, None, now, "running", delivered=True)
 
 
-def told(events: list[dict]) -> list[tuple]:
-    return [(event["generation"], event["state"], event.get("reason")) for event in events]
+def test_a_running_turn_is_asked_about_after_20_s_of_silence_and_stalls_after_5_minutes():
+    turn = running()
+
+    assert turn.coming(LIMITS, read=True, up=True) == (20, "ask")
+    turn.asked = 20
+    assert turn.coming(LIMITS, read=True, up=True) == (40, "ask")
+    assert turn.coming(LIMITS, read=True, up=False) == (300, "stalled")
 
 
-def complete(generation: int | None = 1, reason: object = "end_turn", **data: object) -> dict:
-    value: dict = {"type": "complete", "data": {"stop_reason": reason, **data}}
-    return value if generation is None else {**value, "prompt_generation": generation}
+def test_silence_of_a_socket_that_is_not_read_says_nothing():
+    turn = running()
+
+    assert turn.coming(LIMITS, read=False, up=True) is None
+    turn.cancel_by = 10
+    assert turn.coming(LIMITS, read=False, up=True) == (10, "cancelled")
 
 
-def test_a_turn_runs_from_accepted_to_its_end():
-    turns = Turns()
+def test_a_turn_that_is_being_cancelled_is_not_asked_about():
+    turn = running()
+    turn.state, turn.cancel_by = "cancelling", 10
 
-    generation, accepted = turns.accept("m1", False, 0)
-    running = turns.delivered(generation, 1)
-    ended = turns.heard("complete", complete(), 2)
-
-    assert accepted == [{"type": "turn", "generation": 1, "state": "accepted", "client_message_id": "m1"}]
-    assert told(running) == [(1, "running", None)]
-    assert told(ended) == [(1, "ended", "end_turn")]
-    assert turns.latest == ended[0]
-    assert not turns.open
+    assert turn.coming(LIMITS, read=True, up=True) == (10, "cancelled")
 
 
-def test_while_a_turn_is_open_another_prompt_conflicts():
-    turns = started()
-
-    with pytest.raises(Refused) as refused:
-        turns.accept(None, False, 1)
-    assert refused.value.code is Code.CONFLICT
+def test_a_prompt_that_nobody_has_answered_yet_is_not_asked_about():
+    assert Turn(1, None, 0).coming(LIMITS, read=True, up=True) is None
 
 
-def test_a_queued_prompt_is_a_turn_of_its_own_and_runs_next():
-    turns = started()
-    generation, accepted = turns.accept(None, True, 1)
-    assert turns.delivered(generation, 1) == []
+def test_a_prompt_of_unknown_fate_ends_after_a_minute():
+    turn = Turn(1, None, 0, unsure_since=5)
 
-    events = turns.heard("complete", complete(1), 2)
-
-    assert told(accepted) == [(2, "accepted", None)]
-    assert told(events) == [(1, "ended", "end_turn"), (2, "running", None)]
-    assert told(turns.heard("complete", complete(2), 3)) == [(2, "ended", "end_turn")]
+    assert turn.coming(LIMITS, read=True, up=False) == (65, "unknown")
 
 
-def test_there_is_a_bound_on_prompts_that_wait():
-    turns = Turns()
-    for _ in range(MAX_OPEN):
-        turns.accept(None, True, 0)
+def test_a_turn_tells_its_message_and_its_reason():
+    turn = Turn(7, "m1", 0, "running", stalled=True)
 
-    with pytest.raises(Refused) as refused:
-        turns.accept(None, True, 0)
-    assert refused.value.code is Code.BUSY
-
-
-def test_the_same_message_has_the_same_generation():
-    turns = started("m1")
-
-    assert turns.generation_of("m1") == 1
-    assert turns.generation_of("m2") is None
-    assert turns.generation_of(None) is None
-
-
-def test_messages_are_remembered_up_to_a_bound():
-    turns = Turns()
-    for n in range(REMEMBERED + 1):
-        generation, _ = turns.accept(f"m{n}", False, 0)
-        turns.refused(generation, 0)
-
-    assert turns.generation_of("m0") is None
-    assert turns.generation_of("m1") == 2
-
-
-def test_a_prompt_that_was_not_sent_can_be_tried_again():
-    turns = Turns()
-    turns.accept("m1", False, 0)
-
-    assert told(turns.withdraw(1, 1)) == [(1, "ended", "error")]
-    assert turns.withdraw(1, 1) == []
-    assert turns.generation_of("m1") is None
-
-    turns.accept(None, False, 2)
-    assert told(turns.withdraw(2, 2)) == [(2, "ended", "error")]
-
-
-def test_a_prompt_that_the_daemon_refuses_ends():
-    turns = Turns()
-    turns.accept(None, False, 0)
-
-    assert told(turns.refused(1, 1)) == [(1, "ended", "error")]
-    assert turns.refused(1, 1) == []
-    assert turns.delivered(1, 1) == []
-
-
-def test_an_end_of_another_generation_is_not_ours():
-    turns = started()
-
-    assert turns.heard("complete", complete(7), 1) == []
-    assert turns.heard("error", {"type": "error", "error": "x", "prompt_generation": 7}, 1) == []
-    assert turns.open
-
-
-def test_a_synthetic_end_ends_nothing():
-    assert started().heard("complete", complete(None, synthetic=True), 1) == []
-
-
-def test_an_end_without_a_generation_ends_the_turn_that_runs():
-    assert told(started().heard("complete", complete(None), 1)) == [(1, "ended", "end_turn")]
-    assert told(started().heard("error", {"type": "error", "error": "529"}, 1)) == [(1, "ended", "error")]
-    assert told(started().heard("error", {"data": None, "prompt_generation": 1}, 1)) == [
-        (1, "ended", "error")
-    ]
+    assert turn.told() == {
+        "type": "turn",
+        "generation": 7,
+        "state": "running",
+        "client_message_id": "m1",
+        "stalled": True,
+    }
+    assert Turn(7, None, 0, "ended").told("error")["reason"] == "error"
 
 
 @pytest.mark.parametrize(
-    ("reason", "expected"),
+    ("type", "data", "reason"),
     [
-        ("max_tokens", "max_tokens"),
-        ("refusal", "refusal"),
-        ("zig", "unknown"),
-        (None, "unknown"),
-        (5, "unknown"),
+        ("complete", {"stop_reason": "end_turn"}, "end_turn"),
+        ("complete", {"stop_reason": "no such reason"}, "unknown"),
+        ("complete", None, "unknown"),
+        ("complete", {"synthetic": True}, None),
+        ("error", None, "error"),
+        ("error", {"exit_code": 0}, "agent_exited"),
+        ("message_chunk", None, None),
     ],
 )
-def test_reasons_come_from_a_closed_list(reason: object, expected: str):
-    assert told(started().heard("complete", complete(1, reason), 1)) == [(1, "ended", expected)]
+def test_what_ends_a_prompt_and_why(type: str, data: dict | None, reason: str | None):
+    assert end_told(type, {"data": data}) == reason
 
 
-def test_an_end_without_data_has_an_unknown_reason():
-    value = {"type": "complete", "prompt_generation": 1}
-
-    assert told(started().heard("complete", value, 1)) == [(1, "ended", "unknown")]
-
-
-def test_stragglers_after_the_end_start_nothing():
-    """B72: late tool_update, context_window and message_chunk after complete."""
-    turns = started()
-    turns.heard("complete", complete(), 1)
-
-    for type in ("tool_update", "context_window", "message_chunk", "complete", "error"):
-        assert turns.heard(type, {"type": type}, 3) == []
-    assert not turns.open
-    assert turns.due() is None
-    assert turns.tick(1_000) == []
-
-
-def test_a_turn_waits_while_a_decision_is_open():
-    turns = started()
-
-    assert told(turns.permissions(True, 1)) == [(1, "waiting_permission", None)]
-    assert turns.permissions(True, 1) == []
-    assert told(turns.permissions(False, 2)) == [(1, "running", None)]
-
-
-def test_cancel_ends_by_the_daemons_word():
-    turns = started()
-
-    assert told(turns.cancel(1)) == [(1, "cancelling", None)]
-    assert turns.cancel(1) == []
-    assert turns.permissions(True, 1) == []
-    assert told(turns.heard("complete", complete(1, "cancelled"), 2)) == [(1, "ended", "cancelled")]
-    assert turns.cancel(3) == []
-
-
-def test_cancel_that_nobody_answers_ends_after_10_s():
-    turns = started()
-    turns.cancel(1)
-
-    assert turns.due() == 11
-    assert turns.tick(10.9) == []
-    assert told(turns.tick(11)) == [(1, "ended", "cancelled")]
-    assert turns.heard("complete", complete(1, "cancelled"), 12) == []
-
-
-def test_an_agent_that_exits_ends_every_turn_once():
-    turns = started()
-    turns.accept(None, True, 1)
-    exit = {"type": "error", "error": "Agent process exited with code 1", "data": {"exit_code": 1}}
-
-    assert told(turns.heard("error", exit, 2)) == [(1, "ended", "agent_exited"), (2, "ended", "agent_exited")]
-    assert turns.heard("error", exit, 2) == []
-
-
-def test_a_socket_lost_for_40_s_ends_the_turn():
-    turns = started()
-    turns.agent_lost(10)
-    turns.agent_lost(20)
-
-    assert turns.due() == 50
-    assert turns.tick(49) == []
-    assert told(turns.tick(50)) == [(1, "ended", "disconnected")]
-
-
-def test_a_short_break_does_no_harm():
-    turns = started()
-    turns.agent_lost(10)
-    turns.agent_up(15)
-
-    assert turns.tick(60) == []
-    assert turns.open
-
-
-def test_a_prompt_of_unknown_fate_is_known_by_any_sign_of_life():
-    turns = Turns()
-    turns.accept(None, False, 0)
-    turns.unsure(1, 1)
-    assert turns.due() == 61
-
-    assert told(turns.heard("context_window", {}, 30)) == [(1, "running", None)]
-    turns.unsure(1, 31)
-    assert turns.due() == 330
-
-
-def test_a_prompt_of_unknown_fate_without_one_ends_as_unknown():
-    turns = Turns()
-    turns.accept(None, False, 0)
-    turns.unsure(1, 1)
-    turns.unsure(2, 1)
-
-    assert turns.tick(60) == []
-    assert told(turns.tick(61)) == [(1, "ended", "unknown")]
-
-
-def test_output_that_overtakes_the_answer_to_the_prompt_shows_that_it_runs():
-    turns = Turns()
-    turns.accept(None, False, 0)
-
-    assert turns.heard("session_info", {}, 1) == []
-    assert told(turns.heard("message_chunk", {}, 1)) == [(1, "running", None)]
-    assert turns.delivered(1, 2) == []
-
-
-def test_silence_of_5_minutes_is_told_and_taken_back():
-    turns = started()
-
-    assert turns.due() == 300
-    (stalled,) = turns.tick(300)
-    assert stalled == {"type": "turn", "generation": 1, "state": "running", "stalled": True}
-    assert turns.tick(900) == []
-    assert turns.due() is None
-    (alive,) = turns.heard("message_chunk", {}, 901)
-    assert alive == {"type": "turn", "generation": 1, "state": "running"}
-
-
-def test_a_turn_that_waits_for_a_person_is_not_stalled():
-    turns = started()
-    turns.permissions(True, 1)
-
-    assert turns.tick(10_000) == []
-
-
-def test_limits_are_knobs():
-    turns = Turns(Limits(cancel=1), last=41)
-    generation, _ = turns.accept(None, False, 0)
-    turns.cancel(0)
-
-    assert generation == 42
-    assert turns.due() == 1
-
-
-def test_a_log_tells_which_turns_have_no_end():
-    events: list[dict] = [
-        {"generation": 1, "state": "accepted"},
-        {"generation": 1, "state": "ended"},
-        {"generation": 2, "state": "accepted"},
-        {"generation": 2, "state": "running"},
-        {"state": "nonsense"},
-    ]
-
-    assert open_turns(events) == ({2: {"generation": 2, "state": "running"}}, 2)
-
-
-STEPS = st.sampled_from(
+@pytest.mark.parametrize(
+    ("state", "delivered", "unsure", "cancel"),
     [
-        "prompt",
-        "queue",
-        "delivered",
-        "unsure",
-        "chunk",
-        "complete",
-        "error",
-        "exit",
-        "ask",
-        "asked",
-        "cancel",
-        "lost",
-        "up",
-        "tick",
-    ]
+        ("accepted", False, 100, None),
+        ("running", True, None, None),
+        ("waiting_permission", True, None, None),
+        ("cancelling", True, None, 110),
+        ("of another version", False, None, None),
+    ],
 )
+def test_a_turn_of_another_owner_goes_on_from_its_last_event(
+    state: str, delivered: bool, unsure: float | None, cancel: float | None
+):
+    turn = restored({"generation": 3, "state": state, "client_message_id": 1}, 100, LIMITS)
 
-
-@given(st.lists(st.tuples(STEPS, st.integers(1, 4), st.floats(0, 100)), max_size=60))
-def test_every_turn_reaches_exactly_one_end(steps: list[tuple[str, int, float]]):
-    turns, now, events = Turns(), 0.0, []
-    for step, generation, later in steps:
-        now += later
-        if step in ("prompt", "queue"):
-            try:
-                events += turns.accept(None, step == "queue", now)[1]
-            except Refused:
-                pass
-        elif step == "delivered":
-            events += turns.delivered(generation, now)
-        elif step == "unsure":
-            events += turns.unsure(generation, now)
-        elif step in ("complete", "error"):
-            events += turns.heard(step, complete(generation), now)
-        elif step == "exit":
-            events += turns.heard("error", {"data": {"exit_code": 1}}, now)
-        elif step in ("ask", "asked"):
-            events += turns.permissions(step == "ask", now)
-        elif step == "tick":
-            while (due := turns.due()) is not None and due <= now:
-                events += turns.tick(now)
-        elif step == "chunk":
-            events += turns.heard("message_chunk", {}, now)
-        elif step == "cancel":
-            events += turns.cancel(now)
-        elif step == "lost":
-            events += turns.agent_lost(now)
-        else:
-            events += turns.agent_up(now)
-    events += turns.agent_lost(now)
-    while (due := turns.due()) is not None:
-        events += turns.tick(due)
-
-    ends = [event["generation"] for event in events if event["state"] == "ended"]
-    accepted = [event["generation"] for event in events if event["state"] == "accepted"]
-    assert sorted(ends) == sorted(set(accepted))
-    assert not turns.open
-    for generation in accepted:
-        states = [event["state"] for event in events if event["generation"] == generation]
-        assert states[0] == "accepted"
-        assert states.index("ended") == len(states) - 1
-
-
-def log_of(*states: tuple[int, str], message: str = "m1") -> list[dict]:
-    return [
-        {"type": "turn", "generation": generation, "state": state, "client_message_id": message}
-        for generation, state in states
-    ]
-
-
-def taken_over(*states: tuple[int, str]) -> Turns:
-    turns = Turns()
-    turns.restore(log_of(*states), 100)
-    turns.agent_up(101)
-    return turns
-
-
-def test_a_turn_that_another_owner_began_goes_on_and_its_message_is_known():
-    turns = taken_over((1, "accepted"), (1, "running"))
-
-    ended = turns.heard("complete", complete(1), 102)
-
-    assert turns.last == 1
-    assert turns.generation_of("m1") == 1
-    assert told(ended) == [(1, "ended", "end_turn")]
-
-
-def test_a_prompt_that_the_daemon_never_got_ends_and_may_be_tried_again():
-    turns = taken_over((1, "accepted"))
-
-    ended = turns.asked(turns.unsettled(), 0, False, 102)
-
-    assert told(ended) == [(1, "ended", "error")]
-    assert turns.generation_of("m1") is None
-
-
-def test_a_prompt_that_the_daemon_has_runs_or_has_run():
-    running, over = taken_over((1, "accepted")), taken_over((1, "accepted"))
-
-    assert told(running.asked([1], 1, True, 102)) == [(1, "running", None)]
-    assert told(over.asked([1], 1, False, 102)) == [(1, "running", None)]
-    assert over.tick(104.9) == []
-    assert told(over.tick(105)) == [(1, "ended", "unknown")]
-    assert running.tick(105) == []
-
-
-def test_what_a_daemon_still_has_to_say_comes_before_the_end_that_it_lost():
-    turns = taken_over((1, "accepted"), (1, "running"))
-    turns.asked([1], 1, False, 102)
-
-    turns.heard("message_chunk", {}, 104)
-
-    assert turns.tick(105) == []
-    assert told(turns.heard("complete", complete(1), 106)) == [(1, "ended", "end_turn")]
-
-
-def test_a_prompt_of_unknown_fate_that_nobody_can_be_asked_about_ends_in_time():
-    turns = taken_over((1, "accepted"))
-
-    assert told(turns.tick(160)) == [(1, "ended", "unknown")]
-
-
-def test_a_turn_whose_daemon_does_not_come_back_to_the_next_owner_ends():
-    turns = Turns()
-    turns.restore(log_of((1, "accepted"), (1, "running")), 100)
-
-    assert told(turns.tick(140)) == [(1, "ended", "disconnected")]
-
-
-def test_a_cancel_of_the_last_owner_still_has_its_limit():
-    turns = taken_over((1, "accepted"), (1, "running"), (1, "cancelling"))
-
-    assert told(turns.tick(110)) == [(1, "ended", "cancelled")]
-
-
-def test_a_message_that_was_refused_before_it_ran_may_be_tried_again_with_the_next_owner():
-    turns = Turns()
-    turns.restore([*log_of((1, "accepted")), {**log_of((1, "ended"))[0], "reason": "error"}], 100)
-
-    assert turns.generation_of("m1") is None
-    assert not turns.open
+    assert (turn.generation, turn.message_id, turn.recovered) == (3, None, True)
+    assert (turn.delivered, turn.unsure_since, turn.cancel_by) == (delivered, unsure, cancel)

@@ -51,6 +51,9 @@ def main(
     disconnected_after: Annotated[float, typer.Option(envvar="TIELINE_DISCONNECTED_AFTER")] = 40,
     unknown_after: Annotated[float, typer.Option(envvar="TIELINE_UNKNOWN_AFTER")] = 60,
     stalled_after: Annotated[float, typer.Option(envvar="TIELINE_STALLED_AFTER")] = 300,
+    silent_after: Annotated[
+        float, typer.Option(envvar="TIELINE_SILENT_AFTER", help="Seconds until a silent agent is asked about")
+    ] = 20,
     backlog_bytes: Annotated[int, typer.Option(envvar="TIELINE_BACKLOG_BYTES", help="For each log")] = 8
     * 1024
     * 1024,
@@ -77,7 +80,9 @@ def main(
         backlog_bytes=backlog_bytes,
         process_bytes=process_bytes,
         lease=Terms(lease_seconds),
-        turn=turn.Limits(cancel_timeout, disconnected_after, unknown_after, stalled_after),
+        turn=turn.Limits(
+            cancel_timeout, disconnected_after, unknown_after, stalled_after, silent=silent_after
+        ),
     )
     nats = BusSettings(
         nats_url, "streams", nats_user, nats_password, nats_inbox_prefix, password_file=nats_password_file

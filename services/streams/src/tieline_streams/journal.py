@@ -10,6 +10,7 @@ What a reconnect may have missed is found out by reconcile.py.
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from typing import Any
 
 from tieline_protocol import jsontext
@@ -26,7 +27,8 @@ from tieline_streams.recovered import Recovered
 from tieline_streams.replay import Replay
 from tieline_streams.stream_manager import StreamManager
 from tieline_streams.tail import Tail
-from tieline_streams.turn import Turns
+from tieline_streams.turn import Due, end_told
+from tieline_streams.turns import Turns
 from tieline_streams.values import Permissions, Processes
 
 HELD = 1024 * 1024  # bytes of output that wait, for at most some seconds
@@ -41,7 +43,9 @@ class Journal:
         self._wake = asyncio.Event()
         self._session = session
         self._backlog = AgentBacklog(parts.budget, limits.backlog_bytes)
+        self._paused = False
         self.manager: StreamManager | None = None
+        self.on_due: Callable[[Due], None] = lambda due: None  # the daemon is to be asked, or told to cancel
         self.turns = Turns(limits.turn)
         self.permissions = Permissions()
         self.questions = Questions()
@@ -168,7 +172,10 @@ class Journal:
             except TimeoutError:
                 pass
             self._wake.clear()
-            self.tell(self.turns.tick(self._loop.time()))
+            due = self.turns.tick(self._loop.time())
+            self.tell(due.events)
+            if due.ask or due.cancel:
+                self.on_due(due)
 
     # What the sockets say
 
@@ -182,9 +189,11 @@ class Journal:
             self.tell(self.turns.heard(type, value, self._loop.time()))
         if self.permissions.heard(type, value):
             self.permissions_changed()
-        if type == "error" and self.questions and _exited(value):
+        if type == "error" and self.questions and end_told(type, value) == "agent_exited":
             self.close_questions("the agent has exited")
         if not self._backlog.reading and self.manager is not None:
+            self._paused = True
+            self.turns.reading(False, self._loop.time())
             self.manager.pause_agent()
 
     def workspace_frame(self, frame: Frame, raw: bytes) -> None:
@@ -243,14 +252,14 @@ class Journal:
         (self.agent if stream == "agent" else self.workspace).say_raw("gap", gap)
 
     def _agent_room(self) -> None:
-        if self._backlog.reading and self.manager is not None:
+        if self._paused and self._backlog.reading and self.manager is not None:
+            self._paused = False
+            self.turns.reading(True, self._loop.time())
             self.manager.resume_agent()
+            self.on_due(
+                Due([], ask=True)
+            )  # a daemon that was not read has decided and dropped things by itself
 
     def _workspace_numbered(self, type: str, raw: bytes) -> None:
         if type == "shell_output":
             self.tail.numbered(raw)
-
-
-def _exited(value: dict[str, Any]) -> bool:
-    data = value.get("data")
-    return isinstance(data, dict) and "exit_code" in data

@@ -17,6 +17,7 @@ from tieline_streams.journal import Journal
 from tieline_streams.line import RUNNING, Line
 from tieline_streams.ownership import Place
 from tieline_streams.sockets import Fatal
+from tieline_streams.turn import Due
 
 log = structlog.get_logger()
 
@@ -34,6 +35,7 @@ class Reconciler:
     ) -> None:
         self._session = session
         self._journal = journal
+        journal.on_due = self.due
         self._place = place
         self._broken = broken
         self._wake = asyncio.Event()
@@ -45,6 +47,8 @@ class Reconciler:
             "agent": self._agent,
             "workspace": self._workspace,
             "instance": self._instance,
+            "silence": self._silence,
+            "cancel": self._cancel,
         }
 
     def up(self, what: str) -> None:
@@ -54,6 +58,11 @@ class Reconciler:
                 self._journal.hold_shell()
             self._due.add(what)
             self._wake.set()
+
+    def due(self, due: Due) -> None:
+        """Time has brought a question to the daemon, or the end of its turn."""
+        self._due.update([*(["silence"] if due.ask else []), *(["cancel"] if due.cancel else [])])
+        self._wake.set()
 
     async def run(self) -> None:
         """Until cancelled."""
@@ -90,6 +99,12 @@ class Reconciler:
             self._broken("the instance is gone")
 
     async def _agent(self, line: Line) -> None:
+        await self._turns(line, reconnected=True)
+
+    async def _silence(self, line: Line) -> None:
+        await self._turns(line, reconnected=False)
+
+    async def _turns(self, line: Line, *, reconnected: bool) -> None:
         journal = self._journal
         about = journal.turns.unsettled()
         status = await line.status()
@@ -99,9 +114,14 @@ class Reconciler:
             return
         generation = status.get("prompt_generation")
         if "busy" in status and isinstance(generation, int):
-            journal.tell(journal.turns.asked(about, generation, bool(status["busy"]), now))
+            busy = bool(status["busy"])
+            journal.tell(journal.turns.asked(about, generation, busy, now, reconnected=reconnected))
             journal.wake()
         await self._permissions(line)
+
+    async def _cancel(self, line: Line) -> None:
+        assert line.manager is not None
+        await line.manager.send_stream_request("agent.cancel", None, _WITHIN)
 
     async def _permissions(self, line: Line) -> None:
         permissions = self._journal.permissions
