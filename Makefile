@@ -5,12 +5,17 @@ BIN := $(VENV)/bin
 UV := $(BIN)/uv
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 
+SERVICES := gateway streams remotes agent agentctl
+CONTAINER ?= docker
+TAG ?= dev
+REGISTRY ?=
+
 # Tests are checked, also where they are not annotated, and not asked to be strict.
 LENIENT := --check-untyped-defs --allow-untyped-defs --allow-untyped-calls --allow-incomplete-defs --allow-any-generics \
 	--allow-untyped-decorators --no-strict-optional --no-warn-return-any --no-warn-unreachable --no-warn-unused-ignores \
 	--disable-error-code=var-annotated --disable-error-code=union-attr --disable-error-code=misc
 
-.PHONY: help setup up demo check test test-fast test-long bench lock clean
+.PHONY: help setup up demo check test test-fast test-long bench lock clean images manifests check-deploy
 .DEFAULT_GOAL := help
 
 demo: setup ## the main job, end to end, in a scratch repository
@@ -58,5 +63,27 @@ lock: setup ## write constraints.txt anew: names and versions only
 	@echo "uv==$$($(UV) --version | cut -d' ' -f2)" >> constraints.new
 	@sort -f constraints.new > constraints.txt && rm constraints.new
 
+images: ## a container image for each service (CONTAINER=podman TAG=… REGISTRY=…/)
+	@for service in $(SERVICES); do \
+		$(CONTAINER) build --file deploy/Dockerfile --build-arg SERVICE=$$service --build-arg VERSION=$(TAG) \
+			--build-arg REVISION=$$(git rev-parse HEAD) --tag $(REGISTRY)tieline/$$service:$(TAG) . || exit 1; \
+	done
+
+manifests: setup ## write what deploy/ takes from the code and from the alert rules
+	$(BIN)/python deploy/manifests.py
+
+.checkov/.done: deploy/checkov-requirements.txt
+	@test -x .checkov/bin/python || $(PYTHON) -m venv .checkov
+	@$(UV) pip install --quiet --system-certs --python .checkov/bin/python -r deploy/checkov-requirements.txt
+	@touch $@
+
+check-deploy: setup .checkov/.done ## checkov over the manifests and the Dockerfile, in a venv of its own
+	@rm -rf .checkov/rendered && mkdir -p .checkov/rendered
+	@cp deploy/Dockerfile .checkov/rendered/
+	@for overlay in deploy/overlays/*; do \
+		$(BIN)/kubectl kustomize $$overlay > .checkov/rendered/$$(basename $$overlay).yaml || exit 1; \
+	done
+	.checkov/bin/checkov --config-file deploy/checkov.yaml --directory .checkov/rendered
+
 clean: ## remove what the other targets made
-	rm -rf $(VENV) .data .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) .checkov .data .pytest_cache .mypy_cache .ruff_cache .hypothesis
