@@ -10,6 +10,7 @@ import structlog
 from tieline_protocol import agentctl
 from tieline_protocol.agentctl import Frame, Kind
 from tieline_protocol.errors import Unavailable
+from tieline_protocol.numbering import gap
 
 from tieline_streams.config import Limits
 from tieline_streams.execution import Execution
@@ -71,6 +72,10 @@ class AgentStream(Stream):
         """A WebSocket ping: the daemon answers it without our asking."""
         if self.socket is not None:
             self.socket.send_ping()
+
+    def broke(self) -> None:
+        """Its daemon takes what it has written for delivered."""
+        self._execution.on_invalid(self.name, gap("daemon"))
 
     async def request(self, action: str, payload: dict[str, Any] | None, timeout: float) -> dict[str, Any]:
         """Raises Refused, Unavailable (certainly not sent), FateUnknown, TimedOut."""

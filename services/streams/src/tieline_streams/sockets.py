@@ -59,6 +59,7 @@ class Socket(WSListener):
         self._taken = 0
         self._dropped = False
         self.too_big = False  # it ended because of a frame above the limit, which was not read
+        self.orderly = False  # the daemon said that it ends: all that it had sent was read
         self._reason = ""
         self._heard = self._loop.time()
         self.lost: asyncio.Future[str] = self._loop.create_future()
@@ -122,6 +123,7 @@ class Socket(WSListener):
         elif kind == WSMsgType.CONTINUATION:
             self._gather(frame)
         elif kind == WSMsgType.CLOSE:
+            self.orderly = True
             self._reason = self._reason or f"the daemon closed the connection ({frame.get_close_code()})"
             assert self._transport is not None
             if not self._transport.is_close_frame_sent:

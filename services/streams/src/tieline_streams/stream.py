@@ -71,7 +71,12 @@ class Stream:
         if socket.too_big:
             self._execution.on_invalid(self.name, gap("too_large", events=1))
             reason = "the daemon sent a frame above the limit"
+        elif not socket.orderly:
+            self.broke()
         return reason
+
+    def broke(self) -> None:
+        """What was on its way when the socket broke is gone, and nobody knows what it was."""
 
     def ping(self) -> None:
         """One heartbeat."""
