@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import socket
 import struct
-from typing import Literal
+from typing import Literal, Self
 
 Direction = Literal["up", "down"]  # up: from whoever dialled us; down: from the target
 _HEAD = 1_024
@@ -148,7 +148,7 @@ class Link:
         with contextlib.suppress(OSError, RuntimeError):
             writer.write_eof()
 
-    async def __aenter__(self) -> Link:
+    async def __aenter__(self) -> Self:
         await self.up()
         return self
 
