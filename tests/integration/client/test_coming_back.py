@@ -101,6 +101,28 @@ async def test_a_watch_whose_place_is_gone_is_told_to_begin_anew(gateway: Gatewa
     assert (await anext(events)).type == "reset"
 
 
+@pytest.mark.parametrize("code", ["unavailable", "timeout"])
+async def test_a_watch_and_a_remote_wait_for_what_is_away_behind_the_gateway(
+    gateway: Gateway, client: Client, code: str
+) -> None:
+    """The gateway is back before its broker is."""
+    gateway.answers["session.subscribe"] = {"logs": {"agent": {"cursor": "c0", "reset": False}}}
+    events = await client.subscribe("s1", ["agent"])
+    remote = Remote("calc")
+    async with client.serve(remote):
+        away = {"code": code, "message": "the broker is away"}
+        gateway.answers |= {"session.subscribe": away, "remote-connect": away}
+        gateway.lose()
+        await eventually(lambda: len(gateway.requests("remote-connect")) >= 3)
+        gateway.answers["remote-connect"] = {}
+        await eventually(lambda: len(gateway.requests("session.subscribe")) >= 3)
+        gateway.answers["session.subscribe"] = {"logs": {"agent": {"cursor": "c0", "reset": False}}}
+        await client.request("session.list")
+        await gateway.event("c1", type="message_chunk")
+
+        assert (await anext(events)).cursor == "c1"
+
+
 async def test_a_request_under_way_is_not_repeated_and_the_next_one_waits_for_the_connection(
     gateway: Gateway, client: Client
 ) -> None:

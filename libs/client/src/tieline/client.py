@@ -24,6 +24,12 @@ LOGS = ("agent", "workspace")
 _TIMEOUT = 75.0  # session.open may take 60 s
 _FIRST_WAIT, _MOST_WAIT = 0.1, 10.0
 _CALL_TIMEOUT_MS = 30_000
+_PASSING = (
+    "unavailable",
+    "timeout",
+    "busy",
+    "rate_limited",
+)  # what a gateway answers while something is away
 _CALL_SLACK = 15.0  # s beyond a call's own time within which its end is told
 
 
@@ -292,16 +298,14 @@ class Client:
         for served in list(self._served.values()):
             if not served.replaced.is_set():
                 try:
-                    served._registered(
-                        await connection.request("remote-connect", served._registration(), _TIMEOUT)
-                    )
+                    served._registered(await _insist(connection, "remote-connect", served._registration()))
                 except Disconnected:
                     raise
                 except TielineError as exc:
                     served._refused(exc)
         for subscription in dict.fromkeys(self._subscriptions.values()):
             try:
-                subscription._begin(await connection.request(*subscription._joining(), _TIMEOUT))
+                subscription._begin(await _insist(connection, *subscription._joining()))
             except Disconnected:
                 raise
             except TielineError as exc:
@@ -373,3 +377,16 @@ class Client:
         for several in self._notifications.values():
             for notifications in several:
                 notifications._finish(why)
+
+
+async def _insist(connection: Connection, action: str, payload: dict[str, Any]) -> dict[str, Any]:
+    """Ask until what is away is back: the connection came back, and what is behind it will."""
+    wait = _FIRST_WAIT
+    while True:
+        try:
+            return await connection.request(action, payload, _TIMEOUT)
+        except TielineError as exc:
+            if exc.code not in _PASSING:
+                raise
+        await asyncio.sleep(wait * (1 + random.random()))
+        wait = min(wait * 2, _MOST_WAIT)
