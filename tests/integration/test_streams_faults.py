@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -153,6 +154,44 @@ async def test_a_frame_above_16_mib_ends_its_socket_and_is_told(
     await user.until("workspace", "connection", state="up")
     assert len(daemon.agent) == 1
     assert [one["reason"] for one in await user.events("workspace", "gap")] == ["too_large"]
+
+
+async def test_a_daemon_that_floods_the_agents_socket_for_ever_fails_its_session(
+    nats_server: NatsServer, bus: Bus, daemon: Agentctl, known: Executors
+) -> None:
+    """It is told at most five times, then somebody has to see to it."""
+    user = Frontend(bus)
+    async with streams.running(nats_server.url, known, replace(LIMITS, frame_bytes=65_536)):
+        await user.open()
+        await user.command("agent.prompt", {"text": "x"})
+        daemon.script.agent_greeting = [b"x" * 65_537]
+        daemon.agent[0].abort()
+        failed = await user.until("agent", "session", state="failed", timeout=10)
+        gaps = [one for one in await user.events("agent", "gap") if one["reason"] == "too_large"]
+        ends = [one["reason"] for one in await user.events("agent", "turn") if one["state"] == "ended"]
+
+        assert "frame above the limit, again and again" in failed["reason"]
+        assert len(gaps) == len(daemon.agent) - 1 == 5
+        assert ends == ["disconnected"]
+        assert (await user.rpc("list"))["sessions"][0]["reason"] == failed["reason"]
+
+
+async def test_a_daemon_that_floods_the_workspaces_socket_for_ever_loses_its_screen_only(
+    nats_server: NatsServer, bus: Bus, daemon: Agentctl, known: Executors
+) -> None:
+    user = Frontend(bus)
+    async with streams.running(nats_server.url, known, replace(LIMITS, frame_bytes=65_536)):
+        await user.open()
+        daemon.script.workspace_greeting = [b"x" * 65_537]
+        daemon.workspace[0].abort()
+        error = "the daemon sent a frame above the limit, again and again: it is not dialled any more"
+        await user.until("workspace", "connection", state="down", error=error, timeout=10)
+        await user.command("agent.prompt", {"text": "x"})
+        daemon.agent[0].send(complete(1))
+        await user.until("agent", "turn", state="ended", reason="end_turn")
+
+        assert len(daemon.workspace) == 6
+        assert (await user.command("session.get"))["connections"] == {"agent": "up", "workspace": "down"}
 
 
 async def test_a_frame_in_pieces_is_put_together(user: Frontend, daemon: Agentctl) -> None:

@@ -71,3 +71,26 @@ def test_coming_back_after_down_is_said_once_it_lasts_and_down_can_be_said_again
     assert attempts.up(10) == 2.0
     attempts.said_up()
     assert attempts.lost(15) == Again(5.0, "down")
+
+
+def test_a_daemon_whose_connections_die_of_what_it_sends_is_given_up():
+    retry = Retry(lambda: 0)
+    given_up = []
+    for attempt in range(5):
+        retry.up(attempt)
+        retry.lost(attempt + 1)
+        given_up.append(retry.offended())
+
+    assert given_up == [False, False, False, False, True]
+
+
+def test_a_connection_that_lived_long_makes_up_for_earlier_ones():
+    retry = Retry(lambda: 0)
+    for _ in range(4):
+        retry.up(0)
+        retry.lost(1)
+        retry.offended()
+    retry.up(0)
+    retry.lost(30)
+
+    assert not retry.offended()

@@ -6,6 +6,7 @@ Rule 2: a connection that lives for 30 s starts the count anew; one that dies so
         failed.
 Rule 3: after `down`, `up` is said only once a connection has lasted a little: one that is accepted and dies at once,
         for ever, says nothing.
+Rule 4: a daemon whose connections die of what it sends, 5 times without one that lived for 30 s, is given up.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ ATTEMPTS = len(WAITS) + 1
 SLOW = 5.0
 HEALTHY = 30.0
 PROBATION = 2.0
+OFFENCES = 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +39,7 @@ class Retry:
         self._slow = slow
         self._up_since: float | None = None
         self._down = False
+        self._offences = 0
         self.attempt = 0
 
     def dialling(self) -> bool:
@@ -56,10 +59,15 @@ class Retry:
         """The attempt failed, or the connection that it made has ended."""
         since, self._up_since = self._up_since, None
         if since is not None and now - since >= self._healthy:
-            self.attempt = 0
+            self.attempt = self._offences = 0
             return Again(0.0, "waiting")
         if self.attempt < ATTEMPTS:
             return Again(WAITS[self.attempt - 1] * (1 - self._chance() / 2), "waiting")
         state = None if self._down else "down"
         self._down = True
         return Again(self._slow, state)
+
+    def offended(self) -> bool:
+        """The connection that was lost just now died of what the daemon sent. Returns whether to give it up."""
+        self._offences += 1
+        return self._offences >= OFFENCES

@@ -27,6 +27,7 @@ class Stream:
 
     name: str
     path: str
+    vital = True  # a session cannot go on without it
 
     def __init__(self, execution: Execution, limits: Limits) -> None:
         self._execution = execution

@@ -39,7 +39,9 @@ class StreamManager:
     async def connect_all(self, execution: Execution, ready: asyncio.Event) -> None:
         """Connect both in parallel, set `ready` when both are up, keep both up until cancelled. Raises Fatal."""
         agent, workspace = (
-            Supervisor(stream.name, stream.dial, stream.tend, execution.tell, self._retry())
+            Supervisor(
+                stream.name, stream.dial, stream.tend, execution.tell, self._retry(), vital=stream.vital
+            )
             for stream in (self._agent, self._workspace)
         )
         self._supervisors = {"agent": agent, "workspace": workspace}

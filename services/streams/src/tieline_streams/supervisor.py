@@ -23,7 +23,10 @@ Tell = Callable[[dict[str, Any]], None]
 
 
 class Supervisor:
-    """One socket of one session. `connect` dials; `tend` keeps what it gave alive and returns why it was lost."""
+    """One socket of one session. `connect` dials; `tend` keeps what it gave alive and returns why it was lost.
+
+    A session whose `vital` socket is given up cannot go on.
+    """
 
     def __init__(
         self,
@@ -32,21 +35,25 @@ class Supervisor:
         tend: Callable[[Socket], Awaitable[str]],
         tell: Tell,
         retry: Retry | None = None,
+        *,
+        vital: bool = True,
     ) -> None:
         self.stream = stream
         self._connect = connect
         self._tend = tend
         self._tell = tell
         self._retry = retry or Retry(random.random)
+        self._vital = vital
         self._loop = asyncio.get_running_loop()
         self.up = asyncio.Event()
         self.state = "connecting"
 
     async def run(self) -> None:
-        """Until cancelled. Raises Fatal."""
+        """Until cancelled, or until the daemon is given up. Raises Fatal."""
         while True:
             if self._retry.dialling():
                 self._say("connecting", attempt=self._retry.attempt)
+            offended = False
             try:
                 socket = await self._connect()
             except Fatal as exc:
@@ -59,7 +66,16 @@ class Supervisor:
             else:
                 DIALS.labels(self.stream, "up").inc()
                 error = await self._live(socket)
-            await self._wait(self._retry.lost(self._loop.time()), error)
+                offended = socket.too_big
+            again = self._retry.lost(self._loop.time())
+            if offended and self._retry.offended():
+                return self._give_up(error)
+            await self._wait(again, error)
+
+    def _give_up(self, error: str) -> None:
+        self._say("down", error=f"{error}, again and again: it is not dialled any more")
+        if self._vital:
+            raise Fatal(f"{error}, again and again")
 
     async def _live(self, socket: Socket) -> str:
         probation = self._retry.up(self._loop.time())

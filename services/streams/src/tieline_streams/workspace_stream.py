@@ -16,6 +16,7 @@ from tieline_streams.workspace_callbacks import WorkspaceStreamCallbacks
 class WorkspaceStream(Stream):
     name = "workspace"
     path = agentctl.WORKSPACE_STREAM
+    vital = False  # the agent works on without its screen
 
     async def connect(self, callbacks: WorkspaceStreamCallbacks) -> Socket:
         """Frames go to `callbacks`. Raises Fatal, Unavailable."""
