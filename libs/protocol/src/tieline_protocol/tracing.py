@@ -16,7 +16,7 @@ import contextvars
 import os
 import re
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
 import structlog
@@ -70,8 +70,8 @@ class Span:
     def set(self, attributes: Mapping[str, Value | None]) -> None:
         """Facts about the work; None: not known."""
 
-    def content(self, attributes: Mapping[str, str]) -> None:
-        """The same for what users, models and tools say: told only where that is wished for."""
+    def content(self, attributes: Callable[[], Mapping[str, str]]) -> None:
+        """The same for what users, models and tools say: asked for and told only where that is wished for."""
 
     def fail(self, code: str, message: str = "") -> None:
         """It ended with an error."""
@@ -118,9 +118,9 @@ class _Recorded(Span):
     def set(self, attributes: Mapping[str, Value | None]) -> None:
         self._span.set_attributes({name: value for name, value in attributes.items() if value is not None})
 
-    def content(self, attributes: Mapping[str, str]) -> None:
-        if self._content:
-            self._span.set_attributes(dict(attributes))
+    def content(self, attributes: Callable[[], Mapping[str, str]]) -> None:
+        if self._content and self.recorded:
+            self._span.set_attributes(dict(attributes()))
 
     def fail(self, code: str, message: str = "") -> None:
         from opentelemetry.trace import Status, StatusCode

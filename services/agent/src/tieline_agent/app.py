@@ -23,6 +23,7 @@ from tieline_agent import tools
 from tieline_agent.agent import Agent
 from tieline_agent.config import Config
 from tieline_agent.expert import ExpertAgent
+from tieline_agent.metrics import THREADS
 from tieline_agent.model import Model
 from tieline_agent.parts import Parts
 from tieline_agent.records import Records
@@ -123,7 +124,8 @@ def make(config: Config) -> ServiceApp:
                 service.health.checks["lease"] = lambda: (
                     None if lease.may_act() else "the lease is not confirmed"
                 )
-                yield {"process": lease.id, "model": config.model.model}
+                with THREADS.of(threads):
+                    yield {"process": lease.id, "model": config.model.model}
 
     return app
 

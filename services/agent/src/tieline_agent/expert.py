@@ -15,10 +15,10 @@ from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 import structlog
-from tieline_protocol import naming
+from tieline_protocol import naming, tracing
 from tieline_protocol.errors import Code, TielineError
 
-from tieline_agent import facts, results
+from tieline_agent import facts, results, telemetry
 from tieline_agent.events import Event
 from tieline_agent.limits import Limits
 from tieline_agent.model import Model, ModelError
@@ -82,6 +82,10 @@ class ExpertAgent:
 
         Raises what `record` raises, in a group: then nothing more may be told, and somebody else goes on.
         """
+        with telemetry.running(given.thread, given.run_id, given.model or self._model.settings.model):
+            await self._run(given, record, cancelled)
+
+    async def _run(self, given: RunInput, record: Record, cancelled: asyncio.Event) -> None:
         remote = await self._remote_tools(given, cancelled)
         failed, remote = (remote, []) if isinstance(remote, facts.ModelFailed) else (None, remote)
         tools = toolbox(given.input_tools, remote)
@@ -201,10 +205,13 @@ class _Work:
         deltas = self._model.stream(
             messages, self._tools.to_openai(), model=self._given.model, total=max(left, 0) + 1
         )
+        settings = self._model.settings
         try:
-            async with contextlib.aclosing(deltas):
-                async for delta in deltas:
-                    await self._heard.put(delta)
+            with telemetry.asking(settings, self._given.model or settings.model, messages) as answer:
+                async with contextlib.aclosing(deltas):
+                    async for delta in deltas:
+                        answer.heard(delta)
+                        await self._heard.put(delta)
         except ModelError as exc:
             await self._heard.put(facts.ModelFailed(exc.code, exc.message))
         except Exception as exc:  # the run must end, and say so
@@ -212,7 +219,9 @@ class _Work:
             await self._heard.put(facts.ModelFailed(Code.INTERNAL, f"asking the model failed: {exc!r}"))
 
     async def _call(self, tool_call_id: str, name: str, arguments: dict[str, Any], left: float) -> None:
-        outcome = await self._outcome(tool_call_id, name, arguments, left)
+        with telemetry.calling(tool_call_id, name, self._tools.pairs.get(name), arguments) as call:
+            outcome = await self._outcome(tool_call_id, name, arguments, left)
+            call.ended(outcome)
         await self._heard.put(facts.CallEnded(tool_call_id, outcome))
 
     async def _outcome(self, tool_call_id: str, name: str, arguments: dict[str, Any], left: float) -> Outcome:
@@ -223,8 +232,7 @@ class _Work:
         tool = self._tools.tools[name]
         timeout = max(min(self._limits.tool_ms / 1000, left), 0.001)
         if isinstance(tool, RemoteToolSpec):
-            trace = self._given.thread.runs[self._given.run_id].traceparent
-            tool = replace(tool, timeout=timeout, on_progress=progressed, traceparent=trace)
+            tool = replace(tool, timeout=timeout, on_progress=progressed, traceparent=tracing.current())
         try:
             # Whoever makes the call keeps the time; this is for a tool that does not.
             async with asyncio.timeout(timeout + 1):

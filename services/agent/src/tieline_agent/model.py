@@ -21,12 +21,13 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import structlog
-from tieline_protocol import backoff, jsontext
+from tieline_protocol import backoff, jsontext, tracing
 from tieline_protocol.errors import Code, TielineError
 
 from tieline_agent import chunks
 from tieline_agent.assembly import Delta, Finished, Usage
 from tieline_agent.history import ChatMessage
+from tieline_agent.metrics import MODEL_RETRIES
 from tieline_agent.model_errors import Trouble, retry_after, trouble_of_status
 
 if TYPE_CHECKING:
@@ -108,6 +109,7 @@ class Model:
                 last = attempt == self.settings.tries or time.monotonic() + wait >= until
                 if begun or last or not trouble.retry:
                     raise ModelError(trouble.code, trouble.message) from exc
+            MODEL_RETRIES.inc()
             log.info("asking the model again", attempt=attempt, wait=wait, reason=trouble.message)
             await asyncio.sleep(wait)
 
@@ -124,6 +126,7 @@ class Model:
     async def _attempt(self, body: dict[str, Any], until: float) -> AsyncGenerator[Delta, None]:
         """One request. Raises _Failed."""
         client = await asyncio.shield(self._loading)
+        trace = tracing.current()
         silence = _Silence(self.settings.idle, until)
         async with contextlib.AsyncExitStack() as stack:
             with _translated():
@@ -133,6 +136,7 @@ class Model:
                         "/chat/completions",
                         body={**body, "stream": True, "stream_options": {"include_usage": True}},
                         cast_to=object,
+                        options={"headers": {"traceparent": trace}} if trace is not None else {},
                         stream=True,
                         stream_cls=_stream_class(),
                     )

@@ -9,17 +9,18 @@ import asyncio
 import contextlib
 from typing import Any
 
-from tieline_protocol import jetstream, ownership, subjects
+from tieline_protocol import jetstream, ownership, subjects, tracing
 from tieline_protocol.answers import Answers
 from tieline_protocol.bus import Received, Server
 from tieline_protocol.errors import Code, ProtocolError, Refused, TielineError, TimedOut, Unavailable
 from tieline_protocol.messages import Request, ThreadRecord, answer, refusal
+from tieline_protocol.tracing import Span
 
 from tieline_agent import log, payloads, thread
 from tieline_agent.log import ThreadLog
 from tieline_agent.parts import Parts
 from tieline_agent.runs import Runs
-from tieline_agent.thread import Thread
+from tieline_agent.thread import RunState, Thread
 
 MESSAGE, CANCEL, DELETE = "thread.message", "thread.cancel", "thread.delete"
 
@@ -51,6 +52,11 @@ class OwnedThread:
         self._in_flight = 0
         self._quiet = asyncio.Event()  # no command is in flight
         self._quiet.set()
+
+    @property
+    def open(self) -> list[RunState]:
+        """The runs that have not ended."""
+        return self._runs.open
 
     # Life
 
@@ -149,14 +155,22 @@ class OwnedThread:
         loop = asyncio.get_running_loop()
         if (first := self._answers.get(request.id, loop.time())) is not None:
             return first
+        attributes = {"rpc.system": "nats", "rpc.method": action, "gen_ai.conversation.id": self.id}
+        with tracing.begin(action, "server", attributes, parent=request.traceparent) as span:
+            return await self._answered(action, request, span)
+
+    async def _answered(self, action: str, request: Request, span: Span) -> bytes:
+        loop = asyncio.get_running_loop()
         self._in_flight += 1
         self._quiet.clear()
         try:
             async with asyncio.timeout(max(request.budget_ms, 0) / 1000 + 0.5):
                 reply = answer(await self._do(action, request))
         except TimeoutError:
+            span.fail(Code.TIMEOUT)
             return refusal(TimedOut(f"{action} took longer than {request.budget_ms} ms"))
         except TielineError as exc:
+            span.fail(exc.code, exc.message)
             return refusal(exc)
         finally:
             self._in_flight -= 1
@@ -180,7 +194,7 @@ class OwnedThread:
         raise Refused(Code.UNKNOWN_ACTION, f"unknown action: {action}")
 
     async def _message(self, wanted: payloads.Message, request: Request) -> dict[str, Any]:
-        answered = await self._runs.received(wanted, request.id, request.traceparent)
+        answered = await self._runs.received(wanted, request.id, tracing.current())
         with contextlib.suppress(TielineError):  # it only says when the thread was used last
             await self._parts.records.change(self.user, self.id)
         return dict(answered)

@@ -16,9 +16,10 @@ from tieline_agent import events, results
 from tieline_agent.assembly import Usage
 from tieline_agent.events import Event
 from tieline_agent.log import ThreadLog
-from tieline_agent.metrics import RUNS, TOKENS
+from tieline_agent.metrics import RUN_SECONDS, RUNS, TOKENS
 from tieline_agent.parts import Lost, Parts
 from tieline_agent.payloads import Message
+from tieline_agent.records import now_ms
 from tieline_agent.thread import RunState, Thread
 
 logger = structlog.get_logger()
@@ -169,6 +170,7 @@ class Runs:
             ended.set_result(None)
         run = self.thread.runs[run_id]
         RUNS.labels(reason=run.reason).inc()
+        RUN_SECONDS.observe(max(now_ms() - run.started, 0) / 1000)
         TOKENS.labels(direction="in").inc(run.usage.input_tokens)
         TOKENS.labels(direction="out").inc(run.usage.output_tokens)
 

@@ -10,17 +10,17 @@ import asyncio
 import hashlib
 import random
 import weakref
+from collections.abc import Collection
 from types import TracebackType
 from typing import Any
 
 import structlog
-from tieline_protocol import ownership, subjects
+from tieline_protocol import logs, ownership, subjects
 from tieline_protocol.errors import Code, FateUnknown, NoResponders, Refused, TielineError, Unavailable
 from tieline_protocol.jetstream import Bucket, WrongRevision
 from tieline_protocol.messages import OwnerRecord, Request, ThreadRecord, outcome
 
 from tieline_agent import owned, payloads, views
-from tieline_agent.metrics import THREADS
 from tieline_agent.owned import OwnedThread
 from tieline_agent.parts import Lost, Parts
 from tieline_agent.payloads import read
@@ -64,6 +64,10 @@ class Threads:
         drain = self._parts.config.drain
         await asyncio.gather(*(thread.hand_over(drain) for thread in list(self._owned.values())))
         await self._group.__aexit__(kind, exc, trace)
+
+    @property
+    def owned(self) -> Collection[OwnedThread]:
+        return self._owned.values()
 
     def __len__(self) -> int:
         return len(self._owned)
@@ -179,7 +183,6 @@ class Threads:
                 raise Unavailable("this replica is stopping")
             thread = OwnedThread(parts, record, epoch, clean=owner is None or owner.released)
             self._owned[id] = thread
-            THREADS.set(len(self._owned))
             self._lives[id] = self._group.create_task(self._life(thread, epoch), name=f"own {id}")
             return thread
 
@@ -189,6 +192,7 @@ class Threads:
         return await self._processes.get(subjects.process_key(holder)) is not None
 
     async def _life(self, thread: OwnedThread, epoch: int) -> None:
+        logs.about(user=thread.user, thread=thread.id)
         try:
             await thread.run()
         except Lost:
@@ -198,7 +202,6 @@ class Threads:
             await self._abandon(thread.id, epoch)
         finally:
             del self._owned[thread.id], self._lives[thread.id]
-            THREADS.set(len(self._owned))
 
     async def _abandon(self, id: str, epoch: int) -> None:
         """Whoever is asked next may take it, and says that it was not given up in order."""
