@@ -77,3 +77,4 @@ async def test_a_loop_that_stands_still_shows() -> None:
                 await asyncio.sleep(0.01)
         assert value("tieline_loop_lag_seconds", service="test") == health.lag
         assert value("tieline_service_ready", service="test") == 0
+        assert value("tieline_tasks", service="test") == len(asyncio.all_tasks())

@@ -7,6 +7,7 @@ that somebody else chose.
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import time
 import weakref
@@ -107,6 +108,7 @@ def _service(health: Health) -> Iterator[Sample]:
     labels = (health.name,)
     yield "tieline_service_ready", labels, not health.reasons()
     yield "tieline_loop_lag_seconds", labels, health.lag
+    yield "tieline_tasks", labels, len(asyncio.all_tasks())
 
 
 SERVICE: Live[Health] = Live(
@@ -115,6 +117,12 @@ SERVICE: Live[Health] = Live(
         Family(
             "tieline_loop_lag_seconds",
             "The longest that the event loop let its timers wait in the last half minute",
+            ("service",),
+            most=True,
+        ),
+        Family(
+            "tieline_tasks",
+            "Tasks of the event loop: a number that only grows is a leak",
             ("service",),
             most=True,
         ),
