@@ -29,13 +29,15 @@ _ENDED = 60.0  # s, of whatever is waited for
 
 
 class World:
-    """The processes, the broker and the link before it, the daemon."""
+    """The processes, the daemon, and the broker with a link before it, where there is but one."""
 
-    def __init__(self, stack: Stack, nats: NatsServer, broker: Link, daemon: Workers) -> None:
+    def __init__(
+        self, stack: Stack, daemon: Workers, nats: NatsServer | None = None, broker: Link | None = None
+    ) -> None:
         self.stack = stack
+        self.daemon = daemon
         self.nats = nats
         self.broker = broker
-        self.daemon = daemon
 
     async def suffer(self, steps: Sequence[Step]) -> None:
         """One death after the other; whatever dies is started again at once, and is ready before the next."""
@@ -47,24 +49,37 @@ class World:
                 case "roll":
                     await self.stack.roll(step.about)
                 case "restart":
+                    assert self.nats is not None
                     await self.nats.restart(kill=True)
                 case "cut":
+                    assert self.broker is not None
                     self.broker.cut()
 
 
 @contextlib.asynccontextmanager
 async def world(directory: Path, replicas: dict[str, int]) -> AsyncIterator[World]:
-    """Everything, running."""
+    """Everything, running, with one broker behind a link."""
     async with (
         NatsServer(directory / "nats") as nats,
         Link("127.0.0.1", nats.port) as broker,
-        Workers() as daemon,
+        world_at(f"nats://127.0.0.1:{broker.port}", directory, replicas) as made,
     ):
+        made.nats, made.broker = nats, broker
+        yield made
+
+
+@contextlib.asynccontextmanager
+async def world_at(
+    broker: str, directory: Path, replicas: dict[str, int], **options: Sequence[str]
+) -> AsyncIterator[World]:
+    """Everything but the broker."""
+    async with Workers() as daemon:
         token_file = directory / "scripted-token"
         token_file.write_text(daemon.script.token)
-        url, control = f"nats://127.0.0.1:{broker.port}", (daemon.control_url, token_file)
-        async with Stack(directory / "stack", broker=url, control=control, replicas=replicas) as stack:
-            yield World(stack, nats, broker, daemon)
+        control = (daemon.control_url, token_file)
+        made = Stack(directory / "stack", broker=broker, control=control, replicas=replicas, options=options)
+        async with made as stack:
+            yield World(stack, daemon)
 
 
 async def insist(work: Callable[[], Awaitable[object]]) -> None:
@@ -102,12 +117,11 @@ class Player:
         self.session = await self.front.open()
         await self.front.watch(self.session, cursors=START)
 
-    async def work(self, until: float) -> None:
-        """Prompt after prompt until then (of the loop's clock), and one more."""
-        loop = asyncio.get_running_loop()
+    async def work(self, enough: Callable[[], bool]) -> None:
+        """Prompt after prompt until it is enough, and one more."""
         number, over = 0, False
         while not over:
-            over = loop.time() > until
+            over = enough()
             began = time.monotonic()
             await self.prompt(schedule.prompt(self.seed, number), f"m{number}")
             self.slowest = max(self.slowest, time.monotonic() - began)

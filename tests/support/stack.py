@@ -10,7 +10,6 @@ import json
 import os
 import secrets
 import signal
-import socket
 import sys
 import time
 from collections.abc import Sequence
@@ -22,6 +21,7 @@ from tieline_ops import tokens
 from tests.support import daemon as daemons
 from tests.support.frontend import Frontend
 from tests.support.nats_server import NatsServer
+from tests.support.ports import free_ports
 from tests.support.process import Process
 
 _SECRET = "a secret of at least thirty-two bytes"
@@ -49,7 +49,7 @@ class Stack:
         self.services: dict[str, Process] = {}
         self.workspaces = directory / "workspaces"
         self.agent_state = directory / "agent-state"
-        self.port = _free_port()
+        self.port = free_ports(1)[0]
         self._control = control
         self._replicas = replicas or {"streams": 1, "gateway": 1, "remotes": 1, "agent": 1}
         self._options = options or {}
@@ -123,7 +123,7 @@ class Stack:
 
     def _write_files(self) -> None:
         (self.directory / "secret").write_text(_SECRET)
-        url, token_file = self._control or (f"http://127.0.0.1:{_free_port()}", self.directory / "token")
+        url, token_file = self._control or (f"http://127.0.0.1:{free_ports(1)[0]}", self.directory / "token")
         self._daemon_url = url
         static = {
             "kind": "static",
@@ -163,9 +163,3 @@ class Stack:
         fresh = self.directory / "token.new"
         fresh.write_text(token + "\n")
         os.replace(fresh, self.directory / "token")
-
-
-def _free_port() -> int:
-    with socket.socket() as one:
-        one.bind(("127.0.0.1", 0))
-        return int(one.getsockname()[1])
