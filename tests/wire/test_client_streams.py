@@ -114,8 +114,8 @@ async def client(daemon: Agentctl, tmp_path: Any) -> AsyncIterator[Client]:
     def noted(name: str) -> Any:
         return lambda *args: found.calls.append((name, args[0] if args else None))
 
-    def frame(one: Frame, raw: bytes) -> None:
-        found.frames.append(raw)
+    def heard(frames: list[Frame]) -> None:
+        found.frames.extend(frame.raw for frame in frames)
 
     async def tools(asked: Asked) -> dict[str, Any]:
         if asked.action == "mcp.ask_user_question":
@@ -136,12 +136,12 @@ async def client(daemon: Agentctl, tmp_path: Any) -> AsyncIterator[Client]:
             "X-Instance-ID": "exec-41",
             "X-Tieline-Epoch": "7",
         },
-        handler=lambda one, raw: found.updates.append(raw),
+        handler=lambda frames: found.updates.extend(frame.raw for frame in frames),
         mcp_handler=tools,
         on_disconnect=lambda reason: found.lost.append(reason),
         on_connect=lambda: None,
         on_invalid=lambda stream, gap: None,
-        callbacks=WorkspaceStreamCallbacks(on_frame=frame, **callbacks),
+        callbacks=WorkspaceStreamCallbacks(on_frames=heard, **callbacks),
         tell=lambda event: found.connections.append(event),
     )
     found.__init__(StreamManager(execution, Limits(heartbeat=0.1)))  # type: ignore[misc]

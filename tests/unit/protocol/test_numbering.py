@@ -34,8 +34,8 @@ def test_an_epoch_begins_with_its_opening():
 def test_text_gathers_until_the_turn_of_the_loop_ends():
     log = numbering()
 
-    assert log.received("message_chunk", b'{"type":"message_chunk","text":"a"}', 1) == []
-    assert log.received("message_chunk", b'{"type":"message_chunk","text":"b"}', 1) == []
+    assert log.received("message_chunk", [b'{"type":"message_chunk","text":"a"}'], 1) == []
+    assert log.received("message_chunk", [b'{"type":"message_chunk","text":"b"}'], 1) == []
     assert log.gathered > 0
     (made,) = log.flush()
 
@@ -47,9 +47,9 @@ def test_text_gathers_until_the_turn_of_the_loop_ends():
 
 def test_anything_else_flushes_what_is_before_it_and_goes_at_once():
     log = numbering()
-    log.received("message_chunk", b'{"type":"message_chunk"}', 1)
+    log.received("message_chunk", [b'{"type":"message_chunk"}'], 1)
 
-    text, tool = log.received("tool_call", b'{"type":"tool_call"}', 1)
+    text, tool = log.received("tool_call", [b'{"type":"tool_call"}'], 1)
 
     assert text.subject.endswith(".message_chunk")
     assert tool.subject.endswith(".tool_call")
@@ -58,9 +58,9 @@ def test_anything_else_flushes_what_is_before_it_and_goes_at_once():
 
 def test_text_of_another_type_begins_another_batch():
     log = numbering()
-    log.received("message_chunk", b'{"type":"message_chunk"}', 1)
+    log.received("message_chunk", [b'{"type":"message_chunk"}'], 1)
 
-    (text,) = log.received("reasoning", b'{"type":"reasoning"}', 1)
+    (text,) = log.received("reasoning", [b'{"type":"reasoning"}'], 1)
 
     assert text.subject.endswith(".message_chunk")
     assert log.flush()[0].subject.endswith(".reasoning")
@@ -70,8 +70,8 @@ def test_a_batch_of_text_ends_at_its_size():
     log = numbering("workspace")
     raw = orjson.dumps({"type": "shell_output", "data": "x" * (BATCH_BYTES // 2)})
 
-    assert log.received("shell_output", raw, 1) == []
-    (made,) = log.received("shell_output", raw, 1)
+    assert log.received("shell_output", [raw], 1) == []
+    (made,) = log.received("shell_output", [raw], 1)
 
     assert (made.first, made.last) == (1, 2)
 
@@ -80,7 +80,7 @@ def test_cursors_carry_the_newest_confirmed_sequence():
     log = numbering()
     log.at = 99
 
-    (made,) = log.received("plan", b'{"type":"plan"}', 1)
+    (made,) = log.received("plan", [b'{"type":"plan"}'], 1)
 
     assert batch.decode(made.data).at == 99
     assert next(batch.events(batch.decode(made.data))).cursor.at == 99
@@ -89,9 +89,9 @@ def test_cursors_carry_the_newest_confirmed_sequence():
 def test_a_peer_cannot_make_more_than_64_subjects_of_its_own():
     log = numbering()
 
-    made = [log.received(f"t{n}", b'{"type":"x"}', 1)[0].subject for n in range(MAX_TYPES + 2)]
-    again = log.received("t0", b'{"type":"x"}', 1)[0].subject
-    known = log.received("turn", b'{"type":"turn"}', 1)[0].subject
+    made = [log.received(f"t{n}", [b'{"type":"x"}'], 1)[0].subject for n in range(MAX_TYPES + 2)]
+    again = log.received("t0", [b'{"type":"x"}'], 1)[0].subject
+    known = log.received("turn", [b'{"type":"turn"}'], 1)[0].subject
 
     assert len(set(made)) == MAX_TYPES + 1
     assert made[-1] == made[-2] == subjects.event("ada", "s1", "agent", "other")
@@ -102,7 +102,7 @@ def test_a_peer_cannot_make_more_than_64_subjects_of_its_own():
 def test_a_type_that_cannot_be_a_token_goes_under_other():
     """B29: an event type from a peer never becomes a wildcard or a second token."""
     for type in ("a.b", "*", ">", "a b", "ünï", "x" * 65):
-        (made,) = numbering().received(type, b'{"type":"?"}', 1)
+        (made,) = numbering().received(type, [b'{"type":"?"}'], 1)
         assert made.subject == subjects.event("ada", "s1", "agent", "other")
 
 
@@ -140,7 +140,7 @@ def test_offsets_have_no_holes_whatever_comes_when(steps: list[tuple[str, bool]]
     log = numbering()
     out = [log.opening(0, 0, True, 1)]
     for n, (type, flush) in enumerate(steps):
-        out += log.received(type, orjson.dumps({"type": type, "n": n}), 1)
+        out += log.received(type, [orjson.dumps({"type": type, "n": n})], 1)
         if flush:
             out += log.flush()
     out += log.flush()
@@ -154,9 +154,20 @@ def test_offsets_have_no_holes_whatever_comes_when(steps: list[tuple[str, bool]]
 def test_pieces_of_a_chats_answer_travel_together_and_what_follows_them_goes_at_once():
     numbering = Numbering("ada", "t1", "thread", 7)
     for _ in range(3):
-        assert numbering.received("delta", b'{"type":"delta"}', 0) == []
-    pieces, message = numbering.received("message", b'{"type":"message"}', 0)
+        assert numbering.received("delta", [b'{"type":"delta"}'], 0) == []
+    pieces, message = numbering.received("message", [b'{"type":"message"}'], 0)
 
     assert (pieces.first, pieces.last, message.first) == (1, 3, 4)
     assert pieces.subject.endswith(".t1.thread.delta")
     assert b'"thread_id":"t1"' in message.data
+
+
+@given(st.lists(st.lists(st.binary(min_size=1, max_size=9_000), max_size=12), max_size=6))
+def test_events_that_came_together_are_numbered_as_if_each_had_come_alone(turns: list[list[bytes]]) -> None:
+    together, alone = numbering("workspace"), numbering("workspace")
+
+    made = [batch for raws in turns for batch in together.received("shell_output", raws, 1)]
+    single = [batch for raws in turns for raw in raws for batch in alone.received("shell_output", [raw], 1)]
+
+    assert made == single
+    assert together.flush() == alone.flush()

@@ -19,10 +19,10 @@ def dispatched(value: dict) -> list[tuple[str, Any]]:
         "error",
     ]
     callbacks = WorkspaceStreamCallbacks(
-        on_frame=lambda frame, raw: calls.append(("frame", raw)),
+        on_frames=lambda frames: calls.extend(("frame", frame.raw) for frame in frames),
         **{f"on_{name}": lambda *args, name=name: calls.append((name, *args)) for name in names},
     )
-    callbacks.dispatch(Frame(value["type"], value), b"raw")
+    callbacks.dispatch([Frame(value["type"], value, b"raw")])
     return calls
 
 
@@ -50,4 +50,4 @@ def test_frames_of_other_types_are_only_frames():
 
 
 def test_nobody_needs_to_listen():
-    WorkspaceStreamCallbacks().dispatch(Frame("shell_output", {}), b"raw")
+    WorkspaceStreamCallbacks().dispatch([Frame("shell_output", {}, b"raw")])

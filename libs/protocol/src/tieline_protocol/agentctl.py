@@ -25,10 +25,11 @@ _SUSPICIOUS = 1_000  # this many brackets could be deeper than a viewer's parser
 
 
 class Frame(NamedTuple):
-    """A checked frame."""
+    """A checked frame: its type, its value, and its text as it came."""
 
     type: str
     value: dict[str, Any]
+    raw: bytes = b""
 
 
 def peek(raw: bytes) -> Frame:
@@ -44,7 +45,7 @@ def peek(raw: bytes) -> Frame:
         raise BadMessage("no type")
     if len(raw) > 2 * _SUSPICIOUS and not _flat(value) and raw.count(b"[") + raw.count(b"{") > _SUSPICIOUS:
         jsontext.loads(b"[[%b]]" % raw)
-    return Frame(type, value)
+    return Frame(type, value, raw)
 
 
 def _flat(value: dict[str, Any]) -> bool:

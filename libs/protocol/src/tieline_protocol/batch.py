@@ -13,7 +13,7 @@ so that a reader always knows from where to read on without looking into the fra
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 import orjson
@@ -164,8 +164,21 @@ class Framer:
 
         For whoever joins many frames at once, so that an event's bytes are copied once.
         """
-        head = b'%b%d.%d.%d","time":%d,"event":' % (self._head, epoch, offset, at, time_ms)
-        return _header(len(head) + length + len(AFTER)) + head
+        return self.at(epoch, at, time_ms)(offset, length)
+
+    def at(self, epoch: int, at: int, time_ms: int) -> Callable[[int, int], bytes]:
+        """`before` for many events, of which only offset and length differ."""
+        start = b"%b%d." % (self._head, epoch)
+        rest = b'.%d","time":%d,"event":' % (at, time_ms)
+
+        def before(offset: int, length: int) -> bytes:
+            head = b"%b%d%b" % (start, offset, rest)
+            size = len(head) + length + len(AFTER)
+            if 126 <= size < 65_536:
+                return b"\x81\x7e%b%b" % (size.to_bytes(2, "big"), head)
+            return _header(size) + head
+
+        return before
 
     def gap(self, cursor: Cursor, time_ms: int, event: dict[str, object]) -> bytes:
         """A frame of an event that a reader was told of by the gateway, not by the owner (gap, retention)."""

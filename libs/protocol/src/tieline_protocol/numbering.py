@@ -9,6 +9,7 @@ Rule 3: a peer cannot make up our events, nor more than 64 subjects beside the w
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from tieline_protocol import batch, jsontext, subjects
@@ -125,21 +126,24 @@ class Numbering:
     def opening(self, previous: int, last: int, clean: bool, now_ms: int) -> Outgoing:
         """The first event of the epoch: how far the log was found."""
         event = {"type": "epoch", "previous": previous, "last": last, "clean": clean}
-        return self.received("epoch", jsontext.dumps(event), now_ms)[0]
+        return self.received("epoch", [jsontext.dumps(event)], now_ms)[0]
 
-    def received(self, type: str, raw: bytes, now_ms: int) -> list[Outgoing]:
-        """Give an event its offset. Returns the batches that are complete now."""
+    def received(self, type: str, raws: Sequence[bytes], now_ms: int) -> list[Outgoing]:
+        """Give events of one type their offsets. Returns the batches that are complete now."""
         token = self._tokens.get(type) or self._token_of(type)
         out = self.flush() if token != self._token or token not in BULK else []
-        self.last = offset = self.last + 1
-        if not self._count:
-            self._token, self._first = token, offset
-        before = self._framer.before(self.epoch, offset, self.at, now_ms, len(raw))
-        self._pieces += (before, raw, AFTER)
-        self._count += 1
-        self._bytes += len(before) + len(raw) + len(AFTER)
-        if token not in BULK or self._bytes >= BATCH_BYTES:
-            out = out + self.flush()
+        most = BATCH_BYTES if token in BULK else 0
+        before = self._framer.at(self.epoch, self.at, now_ms)
+        for raw in raws:
+            self.last = offset = self.last + 1
+            if not self._count:
+                self._token, self._first = token, offset
+            head = before(offset, len(raw))
+            self._pieces += (head, raw, AFTER)
+            self._count += 1
+            self._bytes += len(head) + len(raw) + len(AFTER)
+            if self._bytes >= most:
+                out += self.flush()
         return out
 
     def flush(self) -> list[Outgoing]:

@@ -10,12 +10,13 @@ from __future__ import annotations
 import asyncio
 import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import structlog
 
 from tieline_protocol import jsontext
+from tieline_protocol.agentctl import Frame
 from tieline_protocol.backpressure import Backlog
 from tieline_protocol.batch import PREFIX_SIZE
 from tieline_protocol.bus import Bus, Received, status
@@ -47,7 +48,7 @@ class EventPublisher:
         numbering: Numbering,
         backlog: Backlog,
         limit: int,
-        on_numbered: Callable[[str, bytes], None] | None = None,
+        on_numbered: Callable[[str, Sequence[bytes]], None] | None = None,
         on_room: Callable[[], None] | None = None,
         may_act: Callable[[], bool] | None = None,
     ) -> None:
@@ -71,8 +72,17 @@ class EventPublisher:
 
     def put(self, type: str, raw: bytes, value: dict[str, Any]) -> None:
         """A peer's event, checked."""
-        if len(raw) <= _SURELY_FITS and type not in RESERVED and self._at_once(type, raw):
-            return
+        if not self._at_once(type, [raw]):
+            self._put_later(type, raw, value)
+
+    def put_all(self, frames: Sequence[Frame]) -> None:
+        """A peer's events, in order, all of one type: for bulk, of which much comes at once."""
+        type = frames[0].type
+        taken = self._at_once(type, [frame.raw for frame in frames])
+        for frame in frames[taken:]:
+            self._put_later(type, frame.raw, frame.value)
+
+    def _put_later(self, type: str, raw: bytes, value: dict[str, Any]) -> None:
         admitted, bytes = admit(type, raw, self._most())
         if admitted != type:
             self.backlog.say(admitted, bytes)
@@ -83,25 +93,31 @@ class EventPublisher:
                 DROPPED.inc(self.backlog.dropped - dropped)
         self._wake.set()
 
-    def _at_once(self, type: str, raw: bytes) -> bool:
-        """Give an event its offset right here, where nothing waits before it and the window has room."""
+    def _at_once(self, type: str, raws: list[bytes]) -> int:
+        """Give events their offsets right here, where nothing waits before them and the window has room; how many."""
         window, numbering = self._window, self._numbering
-        if (
-            self.backlog.bytes
-            or not window.confirmed
-            or not window.room(len(raw) + _FRAME, numbering.gathered)
-        ):
-            return False
-        whole = numbering.received(type, raw, _now_ms())
+        if self.backlog.bytes or not window.confirmed or type in RESERVED:
+            return 0
+        room, taken = window.size - window.bytes - numbering.gathered, 0
+        for raw in raws:
+            room -= len(raw) + _FRAME
+            if room < 0 or len(raw) > _SURELY_FITS:
+                break
+            taken += 1
+        if not taken:
+            return 0
+        if taken < len(raws):
+            raws = raws[:taken]
+        whole = numbering.received(type, raws, _now_ms())
         for batch in whole:
             window.add(batch)
         if whole and self._inbox:
             self._send()
         if self._on_numbered is not None:
-            self._on_numbered(type, raw)
-        self._numbered += 1
+            self._on_numbered(type, raws)
+        self._numbered += taken
         self._wake.set()
-        return True
+        return taken
 
     def say(self, event: dict[str, Any]) -> None:
         """An event of ours."""
@@ -213,12 +229,12 @@ class EventPublisher:
                 break
             entry = backlog.pop()
             raw = entry.raw
-            for batch in numbering.received(entry.type, raw, now):
+            for batch in numbering.received(entry.type, [raw], now):
                 window.add(batch)
             if isinstance(entry.mark, asyncio.Future):
                 self._stored.append((numbering.last, entry.mark))
             if self._on_numbered is not None:
-                self._on_numbered(entry.type, raw)
+                self._on_numbered(entry.type, [raw])
             if entry.type == "gap":
                 GAPS.labels(log=self.log, reason=jsontext.loads(raw)["reason"]).inc()
             taken += 1

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 from collections.abc import Callable
 from typing import Any
 
@@ -37,17 +38,23 @@ class AgentStream(Stream):
     ) -> Socket:
         """Events go to `handler`, the daemon's requests to `mcp_handler`. Raises Fatal, Unavailable."""
 
-        def received(frame: Frame, raw: bytes) -> None:
-            match agentctl.kind(frame):
-                case Kind.EVENT:
-                    handler(frame, raw)
+        def received(frames: list[Frame]) -> None:
+            for kind, some in itertools.groupby(frames, agentctl.kind):
+                if kind is Kind.EVENT:
+                    handler(list(some))
+                    continue
+                for frame in some:
+                    other(kind, frame)
+
+        def other(kind: Kind, frame: Frame) -> None:
+            match kind:
                 case Kind.REPLY:
                     assert self._requests is not None
                     if not self._requests.replied(frame.value):
                         log.debug("a reply that nobody waits for", action=frame.value.get("action"))
                 case Kind.REQUEST:
                     self.reverse.asked(frame.value, mcp_handler)
-                case Kind.NEITHER:
+                case _:
                     log.debug("a notification on the agent stream", action=frame.value.get("action"))
 
         def up() -> None:

@@ -10,14 +10,14 @@ What a reconnect may have missed is found out by reconcile.py.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from tieline_protocol import jsontext
 from tieline_protocol.agentctl import Frame
 from tieline_protocol.backpressure import AgentBacklog, WorkspaceBacklog
 from tieline_protocol.messages import LogHead
-from tieline_protocol.numbering import Numbering, gap
+from tieline_protocol.numbering import BULK, Numbering, gap
 from tieline_protocol.publisher import EventPublisher
 
 from tieline_streams import stitch
@@ -52,7 +52,7 @@ class Journal:
         self.processes = Processes()
         self.tail = Tail()
         self.replay = Replay()
-        self._held: list[tuple[bytes, dict[str, Any]]] | None = None
+        self._held: list[Frame] | None = None
         self._held_bytes = 0
         may_act = parts.lease.may_act
         self.agent = EventPublisher(
@@ -100,8 +100,7 @@ class Journal:
         self.permissions.restore("pending_id", recovered.permissions)
         self.questions.restore(recovered.questions)
         self.processes.restore("process_id", recovered.processes)
-        for raw in recovered.shell:
-            self.tail.numbered(raw)
+        self.tail.numbered(recovered.shell)
         self.tell(self.turns.permissions(bool(self.permissions), self._loop.time()))
         self._wake.set()
 
@@ -179,12 +178,21 @@ class Journal:
 
     # What the sockets say
 
-    def update(self, frame: Frame, raw: bytes) -> None:
-        """An event of the agent's."""
-        type, value = frame
-        if self.replay.is_old(type, value, self._loop.time()):
-            return
-        self.agent.put(type, raw, value)
+    def updates(self, frames: list[Frame]) -> None:
+        """Events of the agent's, in order."""
+        for run in _runs(frames):
+            if len(run) > 1 and not self.replay.loading:
+                self.agent.put_all(run)
+                self._heard(run[-1])
+                continue
+            for frame in run:
+                if not self.replay.is_old(frame.type, frame.value, self._loop.time()):
+                    self.agent.put(frame.type, frame.raw, frame.value)
+                    self._heard(frame)
+
+    def _heard(self, frame: Frame) -> None:
+        """What an event means for the sets, after it was put in its log; of a run of bulk the last stands for all."""
+        type, value, _ = frame
         if self.turns.open:
             self.tell(self.turns.heard(type, value, self._loop.time()))
         if self.permissions.heard(type, value):
@@ -196,17 +204,18 @@ class Journal:
             self.turns.reading(False, self._loop.time())
             self.manager.pause_agent()
 
-    def workspace_frame(self, frame: Frame, raw: bytes) -> None:
-        """A frame of the workspace's."""
-        if self._held is not None and frame.type == "shell_output":
-            self._held.append((raw, frame.value))
-            self._held_bytes += len(raw)
-            if self._held_bytes > HELD:
-                self.release_shell(None)
-            return
-        self.workspace.put(frame.type, raw, frame.value)
-        if self.processes.heard(frame.type, frame.value):
-            self.workspace.say(self.processes.event())
+    def workspace_frames(self, frames: list[Frame]) -> None:
+        """Frames of the workspace's, in order."""
+        for run in _runs(frames):
+            if self._held is not None and run[0].type == "shell_output":
+                self._held += run
+                self._held_bytes += sum(len(frame.raw) for frame in run)
+                if self._held_bytes > HELD:
+                    self.release_shell(None)
+                continue
+            self.workspace.put_all(run)
+            if self.processes.heard(run[0].type, run[0].value):
+                self.workspace.say(self.processes.event())
 
     def hold_shell(self) -> None:
         """Its output waits until it is known what comes before it."""
@@ -219,15 +228,15 @@ class Journal:
         if held is None:
             return
         if kept is not None and not self.workspace.backlog:
-            text = "".join(value["data"] for _, value in held if isinstance(value.get("data"), str))
+            text = "".join(frame.value["data"] for frame in held if isinstance(frame.value.get("data"), str))
             between, follows = stitch.missing(self.tail.text(), kept, text)
             if not follows:
                 self.workspace.say_raw("gap", gap("owner_lost", type="shell_output"))
             if between:
                 event = {"type": "shell_output", "data": between}
                 self.workspace.put("shell_output", jsontext.dumps(event), event)
-        for raw, value in held:
-            self.workspace.put("shell_output", raw, value)
+        if held:
+            self.workspace.put_all(held)
 
     def agent_exited(self) -> None:
         """The agent is not there any more: what was open with it ends."""
@@ -260,6 +269,18 @@ class Journal:
                 Due([], ask=True)
             )  # a daemon that was not read has decided and dropped things by itself
 
-    def _workspace_numbered(self, type: str, raw: bytes) -> None:
+    def _workspace_numbered(self, type: str, raws: Sequence[bytes]) -> None:
         if type == "shell_output":
-            self.tail.numbered(raw)
+            self.tail.numbered(raws)
+
+
+def _runs(frames: list[Frame]) -> Iterator[list[Frame]]:
+    """Neighbours of one bulk type together, everything else alone."""
+    run: list[Frame] = []
+    for frame in frames:
+        if run and (frame.type != run[0].type or frame.type not in BULK):
+            yield run
+            run = []
+        run.append(frame)
+    if run:
+        yield run

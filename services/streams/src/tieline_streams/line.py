@@ -6,7 +6,7 @@ When which of these is used: session.py. What a socket has missed: reconcile.py.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import structlog
@@ -55,6 +55,7 @@ class Line:
         self.manager: StreamManager | None = None
         self.instance: Instance | None = None
         self.record: InstanceRecord | None = None
+        self._url = ""
 
     # The instance
 
@@ -62,12 +63,14 @@ class Line:
         """A new instance with an agent in it, not connected yet. Raises TielineError."""
         self.record = record = await place.executor.open(Wanted(self._ledger.record.session, place.path))
         await self._ledger.place(record)
-        await self.reach(record, place).healthy(self._limits.health)
+        await (await self.reach(record, place)).healthy(self._limits.health)
         await self.start_agent(place)
 
-    def reach(self, record: InstanceRecord, place: Place) -> Instance:
+    async def reach(self, record: InstanceRecord, place: Place) -> Instance:
+        """Raises TielineError."""
+        self._url = await place.executor.reach(record, self._ledger.record.session)
         self.instance = Instance(
-            record.url, self._headers(record), place.routes, self._limits.answer_bytes, self._may_act
+            self._url, self._headers(record), place.routes, self._limits.answer_bytes, self._may_act
         )
         return self.instance
 
@@ -100,14 +103,14 @@ class Line:
         journal, record = self._journal, self.record
         assert record is not None
         execution = Execution(
-            url=record.url,
+            url=self._url,
             headers=self._headers(record),
-            handler=journal.update,
+            handler=journal.updates,
             mcp_handler=self._tools.asked,
             on_disconnect=self._agent_lost,
             on_connect=self._agent_up,
             on_invalid=journal.invalid,
-            callbacks=WorkspaceStreamCallbacks(on_frame=journal.workspace_frame),
+            callbacks=WorkspaceStreamCallbacks(on_frames=journal.workspace_frames),
             tell=self._tell,
             on_workspace=lambda: self._up("workspace"),
             may_act=self._may_act,
@@ -219,9 +222,9 @@ class Line:
             self._streams.cancel()
             await asyncio.gather(self._streams, return_exceptions=True)
 
-    def cut(self) -> int:
-        """The session is not ours any more: drop both sockets. Returns the frames that were not used."""
-        return self.manager.cut() if self.manager is not None else 0
+    def cut(self) -> Mapping[str, int]:
+        """The session is not ours any more: drop both sockets. Returns how many frames of each were not used."""
+        return self.manager.cut() if self.manager is not None else {}
 
     async def close_client(self) -> None:
         if self.instance is not None:

@@ -20,15 +20,15 @@ class Replay:
     """Whether what comes is old."""
 
     def __init__(self) -> None:
-        self._loading = False
+        self.loading = False
         self._last = 0.0
 
     def begin(self, now: float) -> None:
-        self._loading, self._last = True, now
+        self.loading, self._last = True, now
 
     def is_old(self, type: str, value: dict[str, Any], now: float) -> bool:
         """An event of the agent's. Returns whether it is only told again."""
-        if not self._loading or not (
+        if not self.loading or not (
             type in _SAID or (type == "complete" and not value.get("prompt_generation"))
         ):
             return False
@@ -44,4 +44,4 @@ class Replay:
         return max(self._last + QUIET - now, 0.0)
 
     def end(self) -> None:
-        self._loading = False
+        self.loading = False

@@ -1,6 +1,7 @@
 """One WebSocket to a daemon: dial, whole text frames in, frames out, heartbeat, pause, close.
 
-Frames go to a plain function from within the reader; what that function raises ends this socket and nothing else.
+Frames go to a plain function, all that came in one turn of the loop together; what that function raises ends this
+socket and nothing else.
 Frames that came in one packet with the handshake are delivered like all others.
 """
 
@@ -29,6 +30,7 @@ from tieline_protocol.errors import BadMessage, Code, Refused, Unavailable
 
 log = structlog.get_logger()
 
+_TEXT = WSMsgType.TEXT  # looked up for every frame
 # Bytes read before everything else in this process gets its turn; the loop itself would read MBs.
 _TURN = 128 * 1024
 _WRITE_BUFFER = 8 * 1024 * 1024  # a daemon that does not read makes us refuse input above this
@@ -44,11 +46,14 @@ class Fatal(Refused):
 class Socket(WSListener):
     """One connection, from the dial to its end. `lost` says why it ended, once it has; `too_big` once `finished`."""
 
-    def __init__(self, on_text: Callable[[bytes], None], max_frame: int, may_act: Callable[[], bool]) -> None:
+    def __init__(
+        self, on_texts: Callable[[list[bytes]], None], max_frame: int, may_act: Callable[[], bool]
+    ) -> None:
         super().__init__()
         self._may_act = may_act
         self.unused = 0  # frames that came while this process was not certain to own the session
-        self._on_text = on_text
+        self._on_texts = on_texts
+        self._texts: list[bytes] = []  # of this turn of the loop
         self._max_frame = max_frame
         self._loop = asyncio.get_running_loop()
         self._transport: WSTransport | None = None
@@ -76,21 +81,38 @@ class Socket(WSListener):
     def on_ws_frame(self, transport: WSTransport, frame: WSFrame) -> None:
         if self._dropped:
             return
-        self._heard = self._loop.time()
-        if not self._may_act():
-            self.unused += frame.msg_type in (WSMsgType.TEXT, WSMsgType.BINARY)
-            return
-        try:
+        if frame.msg_type == _TEXT and frame.fin:
+            self._add(frame.get_payload_as_bytes())
+        else:
+            self._heard = self._loop.time()
             self._received(frame)
-        except Exception:  # a mistake of ours in handling one peer's frame must stay with that peer
-            log.exception("a frame could not be handled")
-            self.drop("a frame could not be handled", WSCloseCode.INTERNAL_ERROR)
         if self._taken >= 0:
             self._taken += frame.payload_size
             if self._taken > _TURN:
                 self._taken = -1  # until the next turn
                 self._read_or_not()
                 self._loop.call_soon(self._next_turn)
+
+    def _add(self, text: bytes) -> None:
+        self._texts.append(text)
+        if len(self._texts) == 1:
+            self._loop.call_soon(self._hand_over)
+
+    def _hand_over(self) -> None:
+        """Give what came to whoever uses it."""
+        texts = self._texts
+        if not texts:
+            return
+        self._texts = []
+        self._heard = self._loop.time()
+        if not self._may_act():
+            self.unused += len(texts)
+            return
+        try:
+            self._on_texts(texts)
+        except Exception:  # a mistake of ours in handling one peer's frame must stay with that peer
+            log.exception("a frame could not be handled")
+            self.drop("a frame could not be handled", WSCloseCode.INTERNAL_ERROR)
 
     def _next_turn(self) -> None:
         self._taken = 0
@@ -110,19 +132,19 @@ class Socket(WSListener):
             transport.pause_reading()
 
     def on_ws_disconnected(self, transport: WSTransport) -> None:
+        self._hand_over()
         if not self.lost.done():
             self.lost.set_result(self._reason or "the daemon dropped the connection")
 
     def _received(self, frame: WSFrame) -> None:
         kind = frame.msg_type
-        if kind == WSMsgType.TEXT and frame.fin:
-            self._on_text(frame.get_payload_as_bytes())
-        elif kind in (WSMsgType.TEXT, WSMsgType.BINARY):
+        if kind in (WSMsgType.TEXT, WSMsgType.BINARY):
             self._parts, self._size, self._text = [], 0, kind == WSMsgType.TEXT
             self._gather(frame)
         elif kind == WSMsgType.CONTINUATION:
             self._gather(frame)
         elif kind == WSMsgType.CLOSE:
+            self._hand_over()
             self.orderly = True
             self._reason = self._reason or f"the daemon closed the connection ({frame.get_close_code()})"
             assert self._transport is not None
@@ -140,7 +162,7 @@ class Socket(WSListener):
         if frame.fin:
             whole, self._parts = b"".join(self._parts), []
             # A binary frame is no event: it is handed on to be told as invalid.
-            self._on_text(whole if self._text else b"\x00")
+            self._add(whole if self._text else b"\x00")
 
     # What we do with it
 
@@ -189,11 +211,14 @@ class Socket(WSListener):
         """End the connection and write nothing, not even a Close."""
         self._reason = self._reason or reason
         self._dropped = True
+        self.unused += len(self._texts)
+        self._texts = []
         if self._transport is not None and not self.lost.done():
             self._transport.underlying_transport.abort()
 
     def drop(self, reason: str, code: Any = WSCloseCode.OK) -> None:
-        """End it without waiting for the peer."""
+        """End it without waiting for the peer. What came before is used still."""
+        self._hand_over()
         self._reason = self._reason or reason
         self._dropped = True
         if self._transport is not None and not self.lost.done():
@@ -228,7 +253,7 @@ class Socket(WSListener):
 async def dial(
     url: str,
     headers: Mapping[str, str],
-    on_text: Callable[[bytes], None],
+    on_texts: Callable[[list[bytes]], None],
     *,
     limit: float,
     max_frame: int,
@@ -237,7 +262,7 @@ async def dial(
     """Connect. Raises Fatal, Unavailable. While it is not the case that `may_act`, nothing is used or written."""
     if not may_act():
         raise Unavailable("this process is not certain to own the session")
-    socket = Socket(on_text, max_frame, may_act)
+    socket = Socket(on_texts, max_frame, may_act)
     try:
         async with asyncio.timeout(limit + 0.5):
             await ws_connect(

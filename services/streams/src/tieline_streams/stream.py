@@ -36,20 +36,31 @@ class Stream:
         self.socket: Socket | None = None
         self.closing = False
 
-    async def _connect(self, on_frame: Callable[[Frame, bytes], None], on_up: Callable[[], None]) -> Socket:
+    async def _connect(self, on_frames: Callable[[list[Frame]], None], on_up: Callable[[], None]) -> Socket:
         """Dial; frames in one packet with the handshake are heard after `on_up`. Raises Fatal, Unavailable."""
         if self.closing:
             raise Unavailable("closing")
         early: list[bytes] = []
         socket: Socket | None = None
 
-        def received(raw: bytes) -> None:
+        def received(raws: list[bytes]) -> None:
             if socket is None:
-                early.append(raw)
+                early.extend(raws)
                 return
-            frame = self._checked(socket, raw)
-            if frame is not None:
-                on_frame(frame, raw)
+            if socket.unused:
+                self._execution.on_invalid(self.name, gap("owner_lost", events=socket.unused))
+                socket.unused = 0
+            frames: list[Frame] = []
+            for raw in raws:
+                try:
+                    frames.append(agentctl.peek(raw))
+                except BadMessage as exc:
+                    if frames:  # what is told of this one stands after them
+                        on_frames(frames)
+                        frames = []
+                    self._invalid(socket, raw, exc)
+            if frames:
+                on_frames(frames)
 
         limits = self._limits
         self.socket = socket = await dial(
@@ -61,8 +72,7 @@ class Stream:
             may_act=self._execution.may_act,
         )
         on_up()
-        for raw in early:
-            received(raw)
+        received(early)
         return socket
 
     async def tend(self, socket: Socket) -> str:
@@ -83,23 +93,24 @@ class Stream:
         """One heartbeat."""
         raise NotImplementedError
 
+    def cut(self) -> int:
+        """Drop the socket without a word. Returns how many frames came that could not be used, and forgets them."""
+        if self.socket is None:
+            return 0
+        self.socket.cut("the session has another owner")
+        unused, self.socket.unused = self.socket.unused, 0
+        return unused
+
     def send(self, text: bytes) -> None:
         """Raises Unavailable, Refused (busy)."""
         if self.socket is None:
             raise Unavailable(f"the {self.name} is not connected")
         self.socket.send(text)
 
-    def _checked(self, socket: Socket, raw: bytes) -> Frame | None:
-        """The frame, where it is one. Bad bytes on the socket's own level end the socket; a bad event is told."""
-        if socket.unused:
-            self._execution.on_invalid(self.name, gap("owner_lost", events=socket.unused))
-            socket.unused = 0
-        try:
-            return agentctl.peek(raw)
-        except BadMessage as exc:
-            INVALID.labels(self.name).inc()
-            log.warning("a daemon sent what is no event", stream=self.name, error=exc.message, bytes=len(raw))
-            if not agentctl.is_utf8(raw):
-                socket.drop("a text frame that is not UTF-8", WSCloseCode.INVALID_TEXT)
-            self._execution.on_invalid(self.name, gap("invalid", events=1, bytes=len(raw)))
-            return None
+    def _invalid(self, socket: Socket, raw: bytes, exc: BadMessage) -> None:
+        """Bad bytes on the socket's own level end the socket; a bad event is told."""
+        INVALID.labels(self.name).inc()
+        log.warning("a daemon sent what is no event", stream=self.name, error=exc.message, bytes=len(raw))
+        if not agentctl.is_utf8(raw):
+            socket.drop("a text frame that is not UTF-8", WSCloseCode.INVALID_TEXT)
+        self._execution.on_invalid(self.name, gap("invalid", events=1, bytes=len(raw)))

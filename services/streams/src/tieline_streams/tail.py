@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from tieline_protocol import merge
 
 TAIL = 64 * 1024  # in UTF-8 bytes
@@ -17,10 +19,10 @@ class Tail:
         self._raws: list[bytes] = []
         self._bytes = 0
 
-    def numbered(self, raw: bytes) -> None:
-        """A `shell_output` that has just been given its offset."""
-        self._raws.append(raw)
-        self._bytes += len(raw)
+    def numbered(self, raws: Sequence[bytes]) -> None:
+        """`shell_output` that has just been given its offsets."""
+        self._raws += raws
+        self._bytes += sum(map(len, raws))
         if self._bytes > _RAW * self._size:
             self._before = self._text()
             self._raws.clear()

@@ -8,14 +8,15 @@ from typing import Any
 
 from tieline_protocol.agentctl import Frame
 
-UpdateHandler = Callable[[Frame, bytes], None]
+UpdateHandler = Callable[[list[Frame]], None]
+"""Frames that came together, in order."""
 
 
 @dataclass(frozen=True, slots=True)
 class WorkspaceStreamCallbacks:
-    """What to call for frames of the workspace socket. `on_frame` gets every one of them, as it came."""
+    """What to call for frames of the workspace socket. `on_frames` gets every one of them, as it came."""
 
-    on_frame: UpdateHandler | None = None
+    on_frames: UpdateHandler | None = None
     on_connected: Callable[[], None] | None = None
     on_shell_output: Callable[[str], None] | None = None
     on_shell_exit: Callable[[int], None] | None = None
@@ -29,12 +30,13 @@ class WorkspaceStreamCallbacks:
     on_error: Callable[[str], None] | None = None
     on_invalid: Callable[[bytes], None] | None = None
 
-    def dispatch(self, frame: Frame, raw: bytes) -> None:
-        if self.on_frame is not None:
-            self.on_frame(frame, raw)
-        callback = getattr(self, f"on_{frame.type}", None) if frame.type in _DETAIL else None
-        if callback is not None:
-            callback(*_DETAIL[frame.type](frame.value))
+    def dispatch(self, frames: list[Frame]) -> None:
+        if self.on_frames is not None:
+            self.on_frames(frames)
+        for frame in frames:
+            callback = getattr(self, f"on_{frame.type}", None) if frame.type in _DETAIL else None
+            if callback is not None:
+                callback(*_DETAIL[frame.type](frame.value))
 
 
 def _object(name: str) -> Callable[[dict[str, Any]], tuple[dict[str, Any]]]:

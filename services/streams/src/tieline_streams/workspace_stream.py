@@ -21,9 +21,8 @@ class WorkspaceStream(Stream):
     async def connect(self, callbacks: WorkspaceStreamCallbacks) -> Socket:
         """Frames go to `callbacks`. Raises Fatal, Unavailable."""
 
-        def received(frame: Frame, raw: bytes) -> None:
-            if frame.type != "pong":
-                callbacks.dispatch(frame, raw)
+        def received(frames: list[Frame]) -> None:
+            callbacks.dispatch([frame for frame in frames if frame.type != "pong"])
 
         return await self._connect(received, self._execution.on_workspace)
 
