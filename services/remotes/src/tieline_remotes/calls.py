@@ -28,7 +28,10 @@ class Asked:
 
 @dataclass(slots=True)
 class Call:
-    """A call under way. `reply` is where whoever waits listens; `deadline` is of the monotonic clock, in seconds."""
+    """A call under way. `reply` is where whoever waits listens; times are of the monotonic clock, in seconds.
+
+    `mark` belongs to whoever began it and is given back with its end.
+    """
 
     id: str
     reply: str
@@ -37,6 +40,8 @@ class Call:
     asked: Asked
     deadline: float
     beat: float
+    began: float = 0.0
+    mark: object = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,10 +71,16 @@ class Calls:
         self._calls: dict[str, Call] = {}
         self._per_remote: dict[tuple[str, str], int] = {}
         self.dropped = 0
-        self.outcomes: dict[str, int] = {}
+        self.ended: list[tuple[Call, str]] = []  # and how, until somebody has counted them
 
     def __len__(self) -> int:
         return len(self._calls)
+
+    @property
+    def oldest(self) -> float | None:
+        """When the longest of them began."""
+        call = next(iter(self._calls.values()), None)
+        return call.began if call is not None else None
 
     def get(self, id: str) -> Call | None:
         return self._calls.get(id)
@@ -83,7 +94,9 @@ class Calls:
         self._calls[call.id] = call
         self._per_remote[remote] = under_way + 1
 
-    def answered(self, id: str, asker: Asked, final: bytes, size: int) -> list[Effect] | None:
+    def answered(
+        self, id: str, asker: Asked, final: bytes, size: int, outcome: str = "answered"
+    ) -> list[Effect] | None:
         """The owner's result or error; `final` is what whoever waits gets. None: not theirs to answer, dropped."""
         call = self._calls.get(id)
         if call is None or call.asked != asker:
@@ -94,7 +107,7 @@ class Calls:
                 Code.TOO_LARGE, f"the result has {size:,} bytes, at most {RESULT_BYTES:,} are passed on"
             )
             return self._end(call, "too_large", refusal(error))
-        return self._end(call, "answered", final)
+        return self._end(call, outcome, final)
 
     def progressed(self, id: str, asker: Asked, message: bytes) -> list[Effect] | None:
         """Progress from the owner. None: dropped."""
@@ -157,5 +170,5 @@ class Calls:
         self._per_remote[remote] -= 1
         if not self._per_remote[remote]:
             del self._per_remote[remote]
-        self.outcomes[outcome] = self.outcomes.get(outcome, 0) + 1
+        self.ended.append((call, outcome))
         return [Tell(call.reply, message)]

@@ -48,6 +48,9 @@ class Directory:
         self._known: dict[str, Registration] = {}
         self._writes = 0  # heard so far: a read that a write overtook is not remembered
 
+    def __len__(self) -> int:
+        return len(self._known)
+
     @contextlib.asynccontextmanager
     async def following(self, bus: Bus) -> AsyncIterator[None]:
         """Hear what is written, until the block is left."""

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 import httpx2
 import structlog
-from tieline_protocol import jsontext
+from tieline_protocol import jsontext, tracing
 from tieline_protocol.errors import BadMessage, Code, Refused
 from tieline_protocol.remotes import RESULT_BYTES, External
 
@@ -95,7 +95,7 @@ class Externals:
         headers = {
             name: value for name, value in external.headers.items() if name.lower() not in _HOP_HEADERS
         }
-        headers["content-type"] = "application/json"
+        headers |= {"content-type": "application/json", **_trace()}
         async with self._http.stream("POST", external.url, content=body, headers=headers) as response:
             raw = await _bounded(response)
         if response.status_code == 200:
@@ -119,10 +119,15 @@ class Externals:
         from mcp import Client
         from mcp.client.streamable_http import streamable_http_client
 
-        async with self._client(external.headers, read) as http:
+        async with self._client({**external.headers, **_trace()}, read) as http:
             transport = streamable_http_client(external.url, http_client=http)
             async with Client(transport, read_timeout_seconds=read) as client:
                 yield client
+
+
+def _trace() -> dict[str, str]:
+    traceparent = tracing.current()
+    return {} if traceparent is None else {"traceparent": traceparent}
 
 
 async def _bounded(response: httpx2.Response) -> bytes:

@@ -7,26 +7,24 @@ import contextlib
 import itertools
 from collections.abc import AsyncIterator, Awaitable, Iterable
 from typing import Any
+from urllib.parse import urlsplit
 
 import structlog
-from prometheus_client import Counter, Gauge
-from tieline_protocol import calling, jsontext, leases, subjects
+from tieline_protocol import calling, jsontext, leases, logs, subjects, tracing
 from tieline_protocol.bus import Bus, Received
 from tieline_protocol.errors import BadMessage, Code, Refused, TielineError, Unavailable
 from tieline_protocol.messages import Changed, Request, answer, refusal
 from tieline_protocol.remotes import LONGEST_TIMEOUT_MS, External, RemoteRecord
+from tieline_protocol.tracing import Span
 
 from tieline_remotes.calls import BEAT, Asked, Call, Calls, Cancel, Effect, Tell
 from tieline_remotes.connection import RemoteConnection, Stale, cancel
 from tieline_remotes.directory import Directory, Registration
 from tieline_remotes.external import Externals
+from tieline_remotes.metrics import CALLS, DROPPED, REMOTES, SECONDS
 from tieline_remotes.schema import check_arguments, check_functions, check_name
 
 log = structlog.get_logger()
-
-CALLS = Counter("tieline_remote_calls", "Remote calls that ended, by how they ended", ["outcome"])
-IN_FLIGHT = Gauge("tieline_remote_calls_in_flight", "Remote calls under way")
-DROPPED = Counter("tieline_remote_answers_dropped", "Results that were late, second or from somebody else")
 
 _TICK = 0.1
 
@@ -56,12 +54,27 @@ class Remotes:
             ticking = group.create_task(self._tick(), name="beats and deadlines of calls")
             server = await self._bus.serve(subjects.calls(self._lease.id), self._about_call, limit=4096)
             try:
-                yield self
-                await self._drained(drain)
+                with REMOTES.of(self):
+                    yield self
+                    await self._drained(drain)
             finally:
                 await self._perform(self._calls.stopping())
                 await server.close()
                 ticking.cancel()
+
+    def __len__(self) -> int:
+        """Calls under way."""
+        return len(self._calls)
+
+    @property
+    def oldest(self) -> float | None:
+        """When the longest of them began, by the monotonic clock."""
+        return self._calls.oldest
+
+    @property
+    def remembered(self) -> int:
+        """Registrations that are known without asking."""
+        return len(self._directory)
 
     async def _drained(self, drain: float) -> None:
         with contextlib.suppress(TimeoutError):
@@ -136,6 +149,7 @@ class Remotes:
         loop = asyncio.get_running_loop()
         try:
             request = Request.decode(received.data)
+            logs.about(user=request.user)
             registration, function, args = await self._checked(request)
             now = loop.time()
             number = f"{next(self._numbers):x}"
@@ -145,22 +159,33 @@ class Remotes:
                 asked = Asked(self._lease.id, number)
             budget = min(max(request.budget_ms, 1), LONGEST_TIMEOUT_MS) / 1000
             call = Call(
-                number, received.reply, request.user, record.remotename, asked, now + budget, now + BEAT
+                number, received.reply, request.user, record.remotename, asked, now + budget, now + BEAT, now
             )
             self._calls.started(call)
         except TielineError as exc:
             CALLS.labels(outcome=exc.code).inc()
             return refusal(exc)
-        IN_FLIGHT.set(len(self._calls))
         request_id = f"{self._lease.id}-{number}"
+        call.mark = span = tracing.begin(
+            "remote-call",
+            "server",
+            {
+                "rpc.system": "nats",
+                "rpc.method": "remote-call",
+                "tieline.remote.name": record.remotename,
+                "tieline.remote.function": function,
+                "tieline.call.id": request_id,
+            },
+            parent=request.traceparent,
+        )
         accepted = b'{"accepted":{"requestId":"%b"}}' % request_id.encode()
         if not self._bus.publish_quickly(received.reply, accepted, later=record.external is None):
             await self._bus.publish(received.reply, accepted)
         try:
             if record.external is not None:
-                self._call_external(call, request_id, record.external, function, args)
+                self._call_external(call, request_id, record.external, function, args, span.traceparent)
             else:
-                await self._send(call, request_id, registration, function, args, request.traceparent)
+                await self._send(call, request_id, registration, function, args, span.traceparent)
         except Refused as exc:
             await self._perform(self._calls.failed(number, exc))
         except (
@@ -208,25 +233,39 @@ class Remotes:
                     raise
 
     def _call_external(
-        self, call: Call, request_id: str, external: External, function: str, args: dict[str, Any]
+        self,
+        call: Call,
+        request_id: str,
+        external: External,
+        function: str,
+        args: dict[str, Any],
+        traceparent: str | None,
     ) -> None:
         assert self._group is not None  # calls come only while the replica runs
-        work = self._externally(call, request_id, external, function, args)
+        work = self._externally(call, request_id, external, function, args, traceparent)
         task = self._group.create_task(work, name=f"external call {request_id}")
         self._external[request_id] = task
         task.add_done_callback(lambda _: self._external.pop(request_id, None))
 
     async def _externally(
-        self, call: Call, request_id: str, external: External, function: str, args: dict[str, Any]
+        self,
+        call: Call,
+        request_id: str,
+        external: External,
+        function: str,
+        args: dict[str, Any],
+        traceparent: str | None,
     ) -> None:
         async def progress(told: dict[str, Any]) -> None:
             message = _progress(request_id, told)
             await self._perform(self._calls.progressed(call.id, call.asked, message) or [])
 
+        attributes = {"server.address": urlsplit(external.url).hostname, "tieline.remote.kind": external.kind}
         try:
-            raw = await self._externals.call(external, request_id, function, args, progress)
+            with tracing.begin(f"call {external.kind}", "client", attributes, parent=traceparent):
+                raw = await self._externals.call(external, request_id, function, args, progress)
         except TielineError as exc:
-            await self._perform(self._calls.answered(call.id, call.asked, refusal(exc), 0) or [])
+            await self._perform(self._calls.answered(call.id, call.asked, refusal(exc), 0, "error") or [])
         else:
             effects = self._calls.answered(call.id, call.asked, calling.result(raw), len(raw))
             await self._perform(effects or [])
@@ -277,7 +316,7 @@ class Remotes:
                 told = jsontext.loads(body)
                 code = Code(told["code"]) if told.get("code") in set(Code) else Code.INTERNAL
                 final = refusal(Refused(code, str(told["error"])))
-                return self._calls.answered(number, asker, final, len(body))
+                return self._calls.answered(number, asker, final, len(body), "error")
             case "progress":
                 request_id = f"{self._lease.id}-{number}"
                 return self._calls.progressed(number, asker, _progress(request_id, jsontext.loads(body)))
@@ -326,10 +365,17 @@ class Remotes:
         self._count()
 
     def _count(self) -> None:
-        IN_FLIGHT.set(len(self._calls))
-        for outcome, number in self._calls.outcomes.items():
-            CALLS.labels(outcome=outcome).inc(number)
-        self._calls.outcomes.clear()
+        if not self._calls.ended:
+            return
+        now = asyncio.get_running_loop().time()
+        for call, outcome in self._calls.ended:
+            CALLS.labels(outcome=outcome).inc()
+            SECONDS.observe(now - call.began)
+            if isinstance(call.mark, Span):
+                if outcome != "answered":
+                    call.mark.fail(outcome)
+                call.mark.end()
+        self._calls.ended.clear()
 
 
 def _fitting(
