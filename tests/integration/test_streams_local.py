@@ -84,7 +84,16 @@ async def test_a_daemon_outlives_a_killed_service_and_its_turn_goes_on(
 ) -> None:
     file = tmp_path / "executors.json"
     file.write_text(known.model_dump_json())
-    args = ["--executors-file", str(file), "--nats-url", nats_server.url, "--log-format", "text"]
+    args = [
+        "--executors-file",
+        str(file),
+        "--nats-url",
+        nats_server.url,
+        "--log-format",
+        "text",
+        "--lease-seconds",
+        "3",
+    ]
     user = Frontend(bus)
     async with Process("tieline_streams", tmp_path / "run", args, timeout=15) as service:
         session = await user.open()

@@ -68,7 +68,13 @@ class Control:
         if not wanted.workspace_path:
             raise BadRequest("workspace_path is required")
         path = Path(wanted.workspace_path)
-        if not path.is_absolute() or not path.is_dir():
+        try:
+            if path.is_absolute() and path.parent.is_dir():
+                path.mkdir(exist_ok=True)  # whoever asks may be on another machine
+            usable = path.is_absolute() and path.is_dir()
+        except OSError:
+            usable = False
+        if not usable:
             return failure(f"failed to create instance: not a directory: {wanted.workspace_path}", 500)
         if wanted.protocol not in ("", "acp"):
             return failure(f"failed to create instance: unsupported protocol: {wanted.protocol}", 500)

@@ -88,8 +88,8 @@ class DockerExecutor(_Settings):
     root: Path
     env: dict[str, str] = Field(default_factory=dict)
     user: str = ""
-    network: str | None = None  # reach containers by their address in it; else by ports published on 127.0.0.1
-    host_config: dict[str, Any] = Field(default_factory=dict)  # more of the Engine's HostConfig: Memory, NanoCpus …
+    network: str | None = None  # containers are reached by their address in it, else by published ports
+    host_config: dict[str, Any] = Field(default_factory=dict)  # more of the Engine's: Memory, NanoCpus …
     port: int = Field(39429, ge=1, le=65_535)
     instance_port: int = Field(41001, ge=1, le=65_535)
     routes: Spelling = "field"

@@ -8,7 +8,7 @@ from __future__ import annotations
 import time
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from pathlib import Path
+from pathlib import PurePath
 from typing import Any, Literal, TypeVar
 
 from tieline_protocol import subjects
@@ -76,7 +76,7 @@ class Place:
 
     executor: Executor
     routes: Spelling
-    path: Path
+    path: PurePath  # as the daemon sees it
     agent: AgentSettings
 
 

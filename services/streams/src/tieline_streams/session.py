@@ -136,6 +136,8 @@ class Session:
             await asyncio.gather(living, *working, return_exceptions=True)
             await self.line.disconnect(tell=False)
             await self.line.close_client()
+            if self.place is not None:
+                await self.place.executor.leave(self.id)
             if not self.opened.done():
                 self.opened.set_exception(as_unavailable(Unavailable("the session ended"), self.id))
             self.opened.exception()  # nobody may be waiting for it any more
@@ -247,7 +249,7 @@ class Session:
         if line.record is None:
             raise Fatal("the instance is gone")
         try:
-            await line.reach(line.record, place).healthy(min(_HEALTH, self.limits.health))
+            await (await line.reach(line.record, place)).healthy(min(_HEALTH, self.limits.health))
         except Fatal:
             raise
         except Unavailable as exc:
@@ -331,7 +333,7 @@ class Session:
             if ending.state == "closed":
                 await self._try(self.instance.do("stop", {}, 12), "the agent could not be stopped")
             await self.line.close_client()
-        if record is not None and place is not None:
+        if place is not None and (record is not None or self._taken is not None):
             await self._try(place.executor.close(record, self.id), "an instance could not be closed")
             await self._try(self.ledger.forget_place(), "an instance's record could not be deleted")
 

@@ -5,14 +5,20 @@ from __future__ import annotations
 
 import errno
 from dataclasses import dataclass
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import Protocol
 
 from tieline_protocol.errors import ProtocolError, Unavailable
 from tieline_protocol.messages import InstanceRecord
 
 from tieline_streams import workspace
-from tieline_streams.config import ExecutorSettings, StaticExecutor
+from tieline_streams.config import (
+    DockerExecutor,
+    ExecutorSettings,
+    LocalExecutor,
+    StaticExecutor,
+    TunnelExecutor,
+)
 
 # A file is in the way, or the name cannot be one.
 _ASKED_WRONG = (errno.EEXIST, errno.ENOTDIR, errno.ENAMETOOLONG, errno.ELOOP, errno.EINVAL, errno.EILSEQ)
@@ -23,7 +29,7 @@ class Wanted:
     """What a session needs."""
 
     session: str
-    workspace: Path
+    workspace: PurePath  # as the daemon sees it
 
 
 class Executor(Protocol):
@@ -35,19 +41,51 @@ class Executor(Protocol):
     async def exists(self, record: InstanceRecord, session: str) -> bool | None:
         """Whether an instance is there; None where nobody can say now."""
 
-    async def close(self, record: InstanceRecord, session: str) -> None:
-        """End an instance, also one that an earlier process opened. Twice is as good as once. Raises TielineError."""
+    async def close(self, record: InstanceRecord | None, session: str) -> None:
+        """End an instance, also one that an earlier process opened. Twice is as good as once. Raises TielineError.
+
+        Without a record whoever opened it died before it could write one.
+        """
+
+    async def reach(self, record: InstanceRecord, session: str) -> str:
+        """The URL at which this process finds an instance, until it leaves. Raises TielineError."""
+
+    async def leave(self, session: str) -> None:
+        """This process has nothing more to do with an instance, which stays as it is."""
+
+
+class Direct:
+    """Where everybody reaches an instance at the address in its record."""
+
+    async def reach(self, record: InstanceRecord, session: str) -> str:
+        return record.url
+
+    async def leave(self, session: str) -> None:
+        pass
 
 
 def make(settings: ExecutorSettings) -> Executor:
-    from tieline_streams.executors.local import Local  # both import this package for `Wanted`
+    from tieline_streams.executors.docker import Docker  # all of them import this package for `Wanted`
+    from tieline_streams.executors.local import Local
     from tieline_streams.executors.static import Static
+    from tieline_streams.executors.tunnel import Tunnel
 
-    return Static(settings) if isinstance(settings, StaticExecutor) else Local(settings)
+    match settings:
+        case StaticExecutor():
+            return Static(settings.control_url, settings.token_file)
+        case LocalExecutor():
+            return Local(settings)
+        case TunnelExecutor():
+            return Tunnel(settings)
+        case DockerExecutor():
+            return Docker(settings)
 
 
-def place(root: Path, asked: str | None, session: str) -> Path:
-    """The session's folder, made when absent. Raises ProtocolError (no folder under the root), Unavailable."""
+def place(root: PurePath, asked: str | None, session: str) -> PurePath:
+    """The session's folder, made when absent where the root is on this machine, a `Path`. Raises ProtocolError (no
+    folder under the root), Unavailable."""
+    if not isinstance(root, Path):
+        return root / workspace.relative(asked, session)
     try:
         base = root.resolve()
         path = (base / workspace.relative(asked, session)).resolve()

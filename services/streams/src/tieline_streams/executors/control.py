@@ -41,6 +41,16 @@ async def create(url: str, token: str, wanted: Wanted) -> InstanceRecord:
     return InstanceRecord(instance=id, url=f"{parts.scheme}://{host}:{port}", token=token)
 
 
+async def answers(url: str, timeout: float) -> bool:
+    """Whether anything that speaks HTTP answers there."""
+    try:
+        async with client(url, {}) as http:
+            await fetch(http, Call("GET", "/health", {}, None, True), timeout, _CAP)
+    except TielineError:
+        return False
+    return True
+
+
 async def exists(url: str, token: str, instance: str) -> bool | None:
     """Whether the control server knows an instance; None where it cannot be asked."""
     call = Call("GET", f"/api/v1/instances/{quote(instance, safe='')}", {}, None, True)

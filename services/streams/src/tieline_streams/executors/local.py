@@ -21,17 +21,16 @@ from tieline_protocol.errors import BadMessage, Unavailable
 from tieline_protocol.messages import InstanceRecord
 
 from tieline_streams.config import LocalExecutor
-from tieline_streams.executors import Wanted, control
+from tieline_streams.executors import Direct, Wanted, control, marked
 
 log = structlog.get_logger()
 
 MARK = "TIELINE_SESSION"
 _READY = 15.0
 _GRACE = 12.0  # an agent that does not end when it is asked takes the daemon 9 s
-_SWEEPS = 40
 
 
-class Local:
+class Local(Direct):
     def __init__(self, settings: LocalExecutor) -> None:
         self._settings = settings
         self._running: dict[str, tuple[asyncio.subprocess.Process, Path]] = {}
@@ -73,12 +72,12 @@ class Local:
     async def exists(self, record: InstanceRecord, session: str) -> bool | None:
         return record.pid is not None and await asyncio.to_thread(is_ours, record.pid, session)
 
-    async def close(self, record: InstanceRecord, session: str) -> None:
+    async def close(self, record: InstanceRecord | None, session: str) -> None:
         if session in self._running:
             await self._end(session)
-        elif record.pid is not None:
+        elif record is not None and record.pid is not None:
             await _end_foreign(record.pid, session)
-        await _end_orphans(session)
+        await marked.end(MARK, session)
         _forget(self._directory(session))  # also what a process that was killed left
 
     def _directory(self, session: str) -> Path:
@@ -142,34 +141,9 @@ def _signal_group(pid: int, number: signal.Signals) -> None:
 def is_ours(pid: int, session: str) -> bool:
     """Whether a process is the daemon of a session and not another that was given its number."""
     try:
-        environment = Path(f"/proc/{pid}/environ").read_bytes().split(b"\x00")
-        return f"{MARK}={session}".encode() in environment and os.getpgid(pid) == pid
+        return marked.carries(pid, MARK, session) and os.getpgid(pid) == pid
     except OSError:
         return False
-
-
-def _orphans(session: str) -> list[int]:
-    """What runs for a session, wherever in the tree of processes it is."""
-    wanted = f"{MARK}={session}".encode()
-    found = []
-    for entry in Path("/proc").iterdir():
-        with contextlib.suppress(OSError):
-            if entry.name.isdecimal() and wanted in (entry / "environ").read_bytes().split(b"\x00"):
-                found.append(int(entry.name))
-    return found
-
-
-async def _end_orphans(session: str) -> None:
-    """End what a daemon that was killed could not end itself."""
-    for _ in range(_SWEEPS):
-        pids = await asyncio.to_thread(_orphans, session)
-        if not pids:
-            return
-        for pid in pids:
-            with contextlib.suppress(ProcessLookupError, PermissionError):
-                os.kill(pid, signal.SIGKILL)
-        await asyncio.sleep(0.05)
-    log.warning("processes of a session could not be ended", session=session)
 
 
 async def _end_foreign(pid: int, session: str) -> None:

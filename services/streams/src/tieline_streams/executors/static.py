@@ -4,23 +4,24 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+from pathlib import Path
 
 from tieline_protocol.errors import TielineError, Unavailable
 from tieline_protocol.messages import InstanceRecord
 
-from tieline_streams.config import StaticExecutor
-from tieline_streams.executors import Wanted, control
+from tieline_streams.executors import Direct, Wanted, control
 
 _UNDO = 1.5
 
 
-class Static:
-    def __init__(self, settings: StaticExecutor) -> None:
-        self._settings = settings
+class Static(Direct):
+    def __init__(self, control_url: str, token_file: Path | None) -> None:
+        self._url = control_url
+        self._token_file = token_file
 
     async def open(self, wanted: Wanted) -> InstanceRecord:
         making = asyncio.create_task(
-            control.create(self._settings.control_url, self._token(), wanted), name=f"make {wanted.session}"
+            control.create(self._url, self._token(), wanted), name=f"make {wanted.session}"
         )
         try:
             return await asyncio.shield(making)
@@ -37,13 +38,14 @@ class Static:
         await asyncio.gather(making, return_exceptions=True)
 
     async def exists(self, record: InstanceRecord, session: str) -> bool | None:
-        return await control.exists(self._settings.control_url, self._token(), record.instance)
+        return await control.exists(self._url, self._token(), record.instance)
 
-    async def close(self, record: InstanceRecord, session: str) -> None:
-        await control.delete(self._settings.control_url, record.token, record.instance)
+    async def close(self, record: InstanceRecord | None, session: str) -> None:
+        token, instance = (record.token, record.instance) if record else (self._token(), session)
+        await control.delete(self._url, token, instance)
 
     def _token(self) -> str:
-        path = self._settings.token_file
+        path = self._token_file
         if path is None:
             return ""
         try:
