@@ -57,7 +57,7 @@ def test_nobody_hears_the_answers_to_somebody_else(user: str) -> None:
 
 
 def test_answers_go_only_to_those_who_may_ask() -> None:
-    assert users_who(permissions.publishes, "_INBOX.operator.1.2") == {"streams", "remotes", "agent"}
+    assert users_who(permissions.publishes, "_INBOX.operator.1.2") == {"gateway", "streams", "remotes", "agent"}
     assert users_who(permissions.publishes, "_INBOX.remotes.1.2") == {"gateway"}
     assert users_who(permissions.publishes, "_INBOX.migrate.1.2") == set()
 

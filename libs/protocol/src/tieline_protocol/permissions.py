@@ -55,7 +55,7 @@ _AGENT_EVENTS, _THREAD_EVENTS = subjects.STREAM_SUBJECTS[subjects.STREAM_AGENT]
 
 PARTS = {
     "gateway": Part(
-        serves=(subjects.ALL_CONNECTIONS,),
+        serves=(subjects.ALL_CONNECTIONS, *subjects.service_verbs("gateway")),
         asks=(
             *(subjects.ALL_COMMANDS, subjects.ALL_CALLS),
             *map(subjects.all_rpc, ("streams", "remotes", "agent")),

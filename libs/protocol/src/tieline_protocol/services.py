@@ -15,10 +15,11 @@ from typing import Any
 
 import structlog
 
-from tieline_protocol import jsontext, subjects
+from tieline_protocol import jsontext, logs, subjects, tracing
 from tieline_protocol.bus import Bus, Received, Server
 from tieline_protocol.errors import TielineError, TimedOut, Unavailable
 from tieline_protocol.messages import Request, answer, refusal
+from tieline_protocol.metrics import ENDPOINTS
 
 log = structlog.get_logger()
 
@@ -30,13 +31,21 @@ _TYPE = "io.nats.micro.v1."
 class Services:
     """One replica of a service."""
 
-    def __init__(self, name: str, version: str, description: str, metadata: Mapping[str, str]) -> None:
+    def __init__(
+        self,
+        name: str,
+        version: str,
+        description: str,
+        metadata: Mapping[str, str],
+        told: Callable[[], dict[str, Any]] | None = None,
+    ) -> None:
         self.id = secrets.token_hex(8)
         self._identity = {"name": name, "id": self.id, "version": version, "metadata": dict(metadata)}
         self._description = description
         self._started = datetime.datetime.now(datetime.UTC).isoformat().replace("+00:00", "Z")
         self.endpoints: dict[str, tuple[str, Server]] = {}
         self.name = name
+        self._told = told
 
     def ping(self) -> dict[str, Any]:
         return {**self._identity, "type": f"{_TYPE}ping_response"}
@@ -79,6 +88,7 @@ class Services:
             "type": f"{_TYPE}stats_response",
             "started": self._started,
             "endpoints": endpoints,
+            **({"data": self._told()} if self._told is not None else {}),
         }
 
 
@@ -93,12 +103,13 @@ async def serving(
     description: str = "",
     metadata: Mapping[str, str] | None = None,
     limit: int = 256,
+    told: Callable[[], dict[str, Any]] | None = None,
 ) -> AsyncIterator[Services]:
     """Answer `tieline.rpc.<name>.<endpoint>.<user>` in a queue group until the block is left.
 
-    `raw` endpoints get the message itself and may answer with several.
+    `raw` endpoints get the message itself and may answer with several. `told`: what STATS says besides, as `data`.
     """
-    service = Services(name, version, description, metadata or {})
+    service = Services(name, version, description, metadata or {}, told)
     monitors: list[Server] = []
     handlers = {endpoint: _answering(service, endpoint, handler) for endpoint, handler in endpoints.items()}
     try:
@@ -112,7 +123,8 @@ async def serving(
                 monitors.append(monitor)
         with contextlib.suppress(Unavailable):  # else the reconnect subscribes
             await bus.flush()  # whoever is told that we are ready may ask at once
-        yield service
+        with ENDPOINTS.of(service):
+            yield service
     finally:
         for server in [*monitors, *(server for _, server in service.endpoints.values())]:
             await server.close()
@@ -128,14 +140,21 @@ def _telling(tell: Callable[[], dict[str, Any]]) -> Callable[[Received], Awaitab
 def _answering(
     service: Services, endpoint: str, handler: Handler
 ) -> Callable[[Received], Awaitable[bytes | None]]:
+    name = f"{service.name}.{endpoint}"
+    attributes = {"rpc.system": "nats", "rpc.service": service.name, "rpc.method": endpoint}
+
     async def handle(received: Received) -> bytes | None:
         try:
             request = Request.decode(received.data)
-            try:
-                async with asyncio.timeout(max(request.budget_ms, 0) / 1000):
-                    return answer(await handler(request))
-            except TimeoutError as exc:
-                raise TimedOut(f"{endpoint} took longer than {request.budget_ms} ms") from exc
+            logs.about(user=request.user)
+            with tracing.begin(name, "server", attributes, parent=request.traceparent) as span:
+                if span.recorded:
+                    request = request.model_copy(update={"traceparent": span.traceparent})
+                try:
+                    async with asyncio.timeout(max(request.budget_ms, 0) / 1000):
+                        return answer(await handler(request))
+                except TimeoutError as exc:
+                    raise TimedOut(f"{endpoint} took longer than {request.budget_ms} ms") from exc
         except TielineError as exc:
             return refused(exc)
         except Exception as exc:  # whoever asked gets an answer, whatever is broken here

@@ -6,9 +6,10 @@ import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager
+from importlib.metadata import version
 from typing import Any
 
-from tieline_protocol import bus, leases
+from tieline_protocol import bus, leases, services
 from tieline_protocol.bus import Bus, BusSettings
 from tieline_protocol.service import App, Service
 from websockets.asyncio.server import serve
@@ -16,6 +17,7 @@ from websockets.asyncio.server import serve
 from tieline_gateway.config import Config
 from tieline_gateway.gateway import Gateway
 from tieline_gateway.sockets import Socket, choose_subprotocol
+from tieline_gateway.told import told
 
 
 def app(config: Config) -> App:
@@ -47,6 +49,14 @@ async def _running(config: Config, service: Service) -> AsyncIterator[dict[str, 
                 async with (
                     gateway.remotes.listening(),
                     gateway.callers.listening(),
+                    services.serving(
+                        control,
+                        name="gateway",
+                        version=version("tieline-gateway"),
+                        description="The connections of frontends",
+                        endpoints={},
+                        told=lambda: told(lease.id, gateway.viewers),
+                    ),
                     serve(
                         gateway.handle,
                         config.host,

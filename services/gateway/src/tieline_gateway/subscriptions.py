@@ -37,6 +37,9 @@ class Subscriptions:
         self._lock = asyncio.Lock()
         self._follows: dict[tuple[str, str], Follow] = {}
 
+    def __len__(self) -> int:
+        return len(self._follows)
+
     async def asked(self, user: str, payload: Payload, answer: Callable[[dict[str, Any]], None]) -> None:
         """A request to follow something or to stop; in the order in which they came. Raises TielineError."""
         async with self._lock:

@@ -68,6 +68,19 @@ class Viewer:
         return bool(self.asking) or bool(self._calling) or self.gateway.remotes.calls.count(self.id) > 0
 
     @property
+    def facts(self) -> dict[str, Any]:
+        """What operators are told of this connection, beside whose it is."""
+        began = self.auth_until - self.gateway.config.limits.auth_seconds
+        return {
+            "seconds": round(self.socket.loop.time() - began, 1),
+            "logs": len(self._subscriptions) if self._subscriptions is not None else 0,
+            "calls": self.gateway.remotes.calls.count(self.id),
+            "in_flight": len(self.asking),
+            "waiting_bytes": self.socket.waiting_bytes,
+            "peer": str((self.socket.remote_address or ("",))[0]),
+        }
+
+    @property
     def remotes_lock(self) -> asyncio.Lock:
         """What a connection exposes changes in the order in which it was asked for."""
         if self._remotes_lock is None:
