@@ -107,6 +107,16 @@ def test_what_is_said_is_told_only_where_that_is_wished_for(
     assert (b"secret" in found.raw) is wished
 
 
+async def test_a_task_that_outlives_its_request_leaves_its_trace() -> None:
+    async def work() -> str | None:
+        tracing.apart()
+        return tracing.current()
+
+    with tracing.begin("one", parent=PARENT):
+        assert await asyncio.create_task(work()) is None
+        assert tracing.current() == PARENT
+
+
 async def test_tasks_go_on_in_the_trace_that_started_them(found: Collector) -> None:
     async def work() -> str | None:
         await asyncio.sleep(0)

@@ -45,6 +45,11 @@ def current() -> str | None:
     return _current.get()
 
 
+def apart() -> None:
+    """This task outlives what started it, and what it does from now on is not a part of that."""
+    _current.set(None)
+
+
 def trace_id(traceparent: str | None) -> str | None:
     """The trace's id in a traceparent; None where there is none."""
     match = _TRACEPARENT.match(traceparent or "")

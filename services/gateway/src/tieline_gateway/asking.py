@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 import secrets
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any
 
 import structlog
-from tieline_protocol import frontend
+from tieline_protocol import frontend, logs, tracing
 from tieline_protocol.errors import Code, Refused, TielineError
 from tieline_protocol.frontend import Action, Frame, FrameId, Payload, Route
 
@@ -69,12 +70,18 @@ class Asking:
     async def _answer(self, user: str, frame: Frame, action: Action, payload: Payload, size: int) -> None:
         loop = asyncio.get_running_loop()
         began = loop.time()
+        about = _about(payload)
+        logs.about(user=user, **about)
+        attributes = {"user.id": user, **{f"tieline.{name}.id": value for name, value in about.items()}}
         try:
-            if action.route is Route.GATEWAY:
-                async with asyncio.timeout(action.seconds):
-                    await self._local(frame, payload)
-            else:
-                self.answered(frame.id, action.name, await self._send(user, frame, action, payload.given()))
+            with tracing.begin(action.name, "server", attributes, parent=frame.traceparent) as span:
+                frame = dataclasses.replace(frame, traceparent=span.traceparent)
+                if action.route is Route.GATEWAY:
+                    async with asyncio.timeout(action.seconds):
+                        await self._local(frame, payload)
+                else:
+                    reply = await self._send(user, frame, action, payload.given())
+                    self.answered(frame.id, action.name, reply)
         except TimeoutError:
             self.refused(frame.id, frame.action, Refused(Code.UNAVAILABLE, "what is needed for this is away"))
         except TielineError as exc:
@@ -124,6 +131,12 @@ class Asking:
         """Answer a request with an error."""
         self._pending.discard(id)
         refuse(self._socket, id, action, problem)
+
+
+def _about(payload: Payload) -> dict[str, str]:
+    """The session or thread of a request."""
+    named = {name: getattr(payload, f"{name}_id", None) for name in ("session", "thread")}
+    return {name: value for name, value in named.items() if isinstance(value, str)}
 
 
 def refuse(socket: Socket, id: FrameId, action: str | None, problem: TielineError) -> None:

@@ -10,7 +10,7 @@ import contextlib
 from typing import TYPE_CHECKING, Any
 
 import structlog
-from tieline_protocol import calling, frontend, jsontext, subjects
+from tieline_protocol import calling, frontend, jsontext, subjects, tracing
 from tieline_protocol.errors import (
     BadSubject,
     Code,
@@ -22,6 +22,7 @@ from tieline_protocol.errors import (
 from tieline_protocol.frontend import Frame, FrameId
 from tieline_protocol.messages import outcome
 from tieline_protocol.remotes import CALL_TIMEOUT_MS
+from tieline_protocol.tracing import Span
 
 from tieline_gateway import metrics, results
 from tieline_gateway.owned_calls import OwnedCall
@@ -40,10 +41,11 @@ _NOT_FOUND = "there is no such request"
 class _Made:
     """One call that this connection made, told to its socket."""
 
-    __slots__ = ("_calling", "_id", "_request_id", "number", "size")
+    __slots__ = ("_calling", "_id", "_request_id", "_span", "number", "size")
 
-    def __init__(self, calling: Calling, id: FrameId, size: int) -> None:
+    def __init__(self, calling: Calling, id: FrameId, size: int, span: Span) -> None:
         self._calling = calling
+        self._span = span
         self._id = id
         self._request_id = ""
         self.size = size
@@ -58,17 +60,24 @@ class _Made:
         self._calling.viewer.socket.answer(frontend.notification("remote-call-progress", facts))
 
     def returned(self, result: bytes) -> None:
+        self._span.end()
         self._calling.over(self)
         self._calling.viewer.socket.answer(frontend.call_result(self._request_id, result))
 
     def failed(self, problem: TielineError) -> None:
         viewer = self._calling.viewer
+        self.given_up(problem.code)
         self._calling.over(self)
         if self._request_id:
             facts = {"requestId": self._request_id, "error": problem.message, "code": problem.code}
             viewer.socket.answer(frontend.notification(results.ACTION, facts))
         else:
             viewer.asking.refused(self._id, "remote-call", problem)
+
+    def given_up(self, why: str) -> None:
+        """Nobody hears its end here."""
+        self._span.fail(why)
+        self._span.end()
 
 
 class Calling:
@@ -95,10 +104,16 @@ class Calling:
         if full or len(self._made) >= limits.calls:
             raise Refused(Code.BUSY, "too many calls are under way on this connection")
         timeout_ms = CALL_TIMEOUT_MS if wanted.timeout_ms is None else wanted.timeout_ms
+        attributes = {
+            "user.id": viewer.user,
+            "tieline.remote.name": wanted.remotename,
+            "tieline.remote.function": wanted.function,
+        }
+        span = tracing.begin("remote-call", "server", attributes, parent=frame.traceparent)
         body = calling.request(
-            viewer.user, wanted.remotename, wanted.function, wanted.args, timeout_ms, frame.traceparent
+            viewer.user, wanted.remotename, wanted.function, wanted.args, timeout_ms, span.traceparent
         )
-        made = _Made(self, frame.id, size)
+        made = _Made(self, frame.id, size, span)
         self._made.add(made)
         self._bytes += size
         viewer.asking.begin(frame.id)
@@ -129,6 +144,7 @@ class Calling:
         """Nobody hears the ends of this connection's calls any more; the calls themselves go on."""
         for made in self._made:
             self.viewer.gateway.callers.forget(made.number)
+            made.given_up("disconnected")
         self._made.clear()
 
     # The owner

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 import structlog
 from tieline_protocol import batch as batches
+from tieline_protocol import tracing
 from tieline_protocol.batch import Framer
 from tieline_protocol.bus import Bus, Following, Received
 from tieline_protocol.cursor import Cursor, Position
@@ -80,6 +81,7 @@ class Watch:
 
     async def run(self) -> None:
         """Follow until cancelled. Whatever is away is waited for."""
+        tracing.apart()
         try:
             while True:
                 try:
