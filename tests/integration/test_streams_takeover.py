@@ -153,9 +153,10 @@ async def test_a_service_that_is_killed_is_replaced(bus: Bus, daemon: Agentctl, 
 
 
 @pytest.mark.timeout(60)
-async def test_a_service_that_slept_uses_nothing_and_closes_its_sockets(
+async def test_a_service_that_slept_uses_nothing_closes_its_sockets_and_says_what_it_found(
     bus: Bus, daemon: Agentctl, replica: Replica
 ) -> None:
+    """Its successor tells of it in the logs, each frame once."""
     user = Frontend(bus)
     async with replica("first") as owner:
         await user.open()
@@ -166,20 +167,26 @@ async def test_a_service_that_slept_uses_nothing_and_closes_its_sockets(
             await eventually(lambda: len(daemon.agent) == 2, timeout=15)
             before = [len(socket.raw) for socket in sockets]
             for socket in sockets:
-                socket.send(event("message_chunk", text="stolen"))
+                socket.send(*[event("message_chunk", text="stolen")] * 3)
             owner.signal(signal.SIGCONT)
             began = time.monotonic()
             await eventually(lambda: all(socket.closed.is_set() for socket in sockets), timeout=5)
             took = time.monotonic() - began
+            gaps = [
+                await user.until(log, "gap", reason="owner_lost", events=3, timeout=10)
+                for log in ("agent", "workspace")
+            ]
             daemon.agent[1].send(event("message_chunk", text="two"), complete(1))
             await user.until("agent", "turn", state="ended")
             log = await user.log("agent")
+            told = [await user.events(log, "gap") for log in ("agent", "workspace")]
 
     print(f"sockets of a process that slept are closed after {took * 1000:.0f} ms")
     assert took < 2
     assert [len(socket.raw) for socket in sockets] == before
     assert await text(user) == "two"
     assert max(one.cursor.epoch for one in log) == log[-1].cursor.epoch
+    assert told == [[gap] for gap in gaps]
 
 
 @pytest.mark.timeout(40)

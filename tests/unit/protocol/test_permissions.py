@@ -31,6 +31,11 @@ def test_an_operator_makes_no_request_to_a_service(kind: str) -> None:
     assert "operator" not in users_who(permissions.publishes, EXAMPLES[kind])
 
 
+def test_an_earlier_owner_may_tell_its_successor_what_it_found_and_nothing_else() -> None:
+    assert "streams" in users_who(permissions.publishes, subjects.command("ann", "s1", subjects.FOUND))
+    assert "streams" not in users_who(permissions.publishes, subjects.command("ann", "s1", "agent.prompt"))
+
+
 def test_events_are_published_by_owners_only() -> None:
     event = subjects.event("ann", "s1", "agent", "plan")
     thread = subjects.event("ann", "t1", "thread", "message")

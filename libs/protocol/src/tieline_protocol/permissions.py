@@ -71,7 +71,7 @@ PARTS = {
     ),
     "streams": Part(
         serves=(subjects.ALL_COMMANDS, subjects.all_rpc("streams"), *subjects.service_verbs("streams")),
-        asks=(subjects.all_rpc("remotes"),),
+        asks=(subjects.all_rpc("remotes"), subjects.ALL_FOUND),
         tells=(_AGENT_EVENTS, _WORKSPACE_EVENTS, subjects.ALL_CALLS, subjects.ALL_CHANGED),
         reads=(
             *(subjects.STREAM_AGENT, subjects.STREAM_WORKSPACE),

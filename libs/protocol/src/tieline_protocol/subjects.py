@@ -123,6 +123,7 @@ def command_action(subject: str) -> str:
 
 
 HEAD = "head"  # the command that asks an owner how far its logs are
+FOUND = "found"  # the command that tells an owner what a process found that had owned a session before
 
 
 def rpc(service: str, endpoint: str, user: str) -> str:
@@ -283,6 +284,7 @@ def service_verb(verb: str, name: str = "", id: str = "") -> str:
 
 # Patterns: what a broker user is granted (permissions.py).
 
+ALL_FOUND = "tieline.command.*.*.found"
 ALL_COMMANDS = "tieline.command.*.*.>"
 ALL_CONNECTIONS = "tieline.connection.*.*.*"
 ALL_CALLS = "tieline.call.*.*.*"

@@ -42,7 +42,7 @@ def make(config: Config) -> App:
             await _declare(buses[0], config)
             lease = await stack.enter_async_context(leases.holding(buses[0], "streams", config.limits.lease))
             service.health.checks["lease"] = lambda: None if lease.may_act() else "the lease is not confirmed"
-            sessions = await stack.enter_async_context(Sessions(_parts(config, buses, lease)))
+            sessions = await stack.enter_async_context(Sessions(_parts(config, buses, lease), lease))
             await stack.enter_async_context(leases.watching(buses[0], sessions.ended))
             endpoints = {
                 "open": sessions.open,

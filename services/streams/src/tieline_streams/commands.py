@@ -21,7 +21,7 @@ from tieline_protocol.messages import Request, answer, refusal
 
 from tieline_streams import views
 from tieline_streams.agent_commands import PASSED, AgentCommands
-from tieline_streams.payloads import Rename, read
+from tieline_streams.payloads import Found, Rename, read
 from tieline_streams.session import Session
 from tieline_streams.sockets import Fatal
 from tieline_streams.workspace_commands import WorkspaceCommands
@@ -32,7 +32,7 @@ Body = dict[str, Any] | bytes
 Unowned = Callable[[Request], Awaitable[dict[str, Any]]]
 
 _ORDERED = ("shell.input", "shell.resize")
-_ANY_STATE = ("session.get", "session.close", "session.rename")
+_ANY_STATE = ("session.get", "session.close", "session.rename", subjects.FOUND)
 ENDED = ("closed", "failed")
 _HTTP = frozenset({"workspace", "git", "process", "vscode", "shell"})
 # What changes nothing may simply be done again, so that large answers need not be kept.
@@ -55,6 +55,7 @@ class Commands:
             "session.get": self._get,
             "session.close": self._close,
             "session.rename": self._rename,
+            subjects.FOUND: self._found,
             "agent.prompt": self._agent.prompt,
             "agent.cancel": self._agent.cancel,
             "agent.permissions.list": self._agent.permissions,
@@ -181,4 +182,12 @@ class Commands:
 
     async def _rename(self, payload: dict[str, Any], budget: float) -> Body:
         await self._session.ledger.write(title=read(Rename, payload).title)
+        return {}
+
+    async def _found(self, payload: dict[str, Any], budget: float) -> Body:
+        """From the process that owned the session before, and was not certain of it any more."""
+        found, journal = read(Found, payload), self._session.journal
+        gap = {"type": "gap", "reason": "owner_lost"}
+        logs = ((journal.agent, found.agent), (journal.workspace, found.workspace))
+        await asyncio.gather(*(log.store({**gap, "events": events}) for log, events in logs if events))
         return {}

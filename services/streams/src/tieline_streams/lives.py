@@ -15,6 +15,7 @@ from tieline_protocol.errors import TielineError, Unavailable
 from tieline_protocol.messages import OwnerRecord
 
 from tieline_streams.commands import Commands, Unowned
+from tieline_streams.findings import Findings
 from tieline_streams.metrics import SESSIONS
 from tieline_streams.ownership import Parts
 from tieline_streams.session import Session
@@ -23,6 +24,7 @@ log = structlog.get_logger()
 
 _QUIETLY = 5.0  # s that commands wait for an owner that is still finding out
 _LAST_COMMANDS = 0.3
+_COUNTING = 0.1  # s for which sockets are still read, and nothing of it used, once the lease has expired
 _COMMANDS = 8_192  # requests at once that a session takes in: a thousand keys typed ahead are one burst
 
 
@@ -36,6 +38,7 @@ class Lives:
         self._loop = asyncio.get_running_loop()
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self._servers: dict[str, Server] = {}
+        self._findings = Findings(parts.bus, group)
         self.sessions: dict[str, Session] = {}
         self.making: set[str] = set()  # begun here, and not owned yet
         self.stopping = False
@@ -79,6 +82,8 @@ class Lives:
             running.cancel()
             await asyncio.gather(running, return_exceptions=True)
             session.gone.set()
+            if session.unused.total():
+                self._findings.report(session.user, session.id, session.unused)
             if not session.opened.done():
                 session.opened.set_exception(Unavailable("the session could not be opened"))
                 session.opened.exception()  # nobody may be waiting for it
@@ -114,6 +119,7 @@ class Lives:
         self.stopping = True
         log.info("giving sessions up", sessions=len(self.sessions))
         await asyncio.gather(*(self._hand_over(session) for session in list(self.sessions.values())))
+        self._findings.close()
 
     async def _hand_over(self, session: Session) -> None:
         """Hear no more commands, let those that came be answered, then give it up."""
@@ -127,9 +133,13 @@ class Lives:
                 await asyncio.sleep(0.01)
         session.end("released")
 
-    def drop(self) -> None:
+    async def drop(self) -> None:
         """The lease has certainly expired: use and write nothing any more."""
-        for session in list(self.sessions.values()):
+        lives = [(session, self._tasks[session.id]) for session in self.sessions.values()]
+        for session, _ in lives:
+            session.tenure.lost = True
+        if lives:
+            await asyncio.sleep(_COUNTING)  # what waited in the sockets while this process slept
+        for session, life in lives:
             session.cut()
-        for life in list(self._tasks.values()):
             life.cancel()

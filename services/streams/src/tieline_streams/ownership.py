@@ -9,7 +9,7 @@ import time
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from pathlib import PurePath
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal, Protocol, TypeVar
 
 from tieline_protocol import subjects
 from tieline_protocol.agentctl import Spelling
@@ -17,7 +17,6 @@ from tieline_protocol.backpressure import Budget
 from tieline_protocol.bus import Bus
 from tieline_protocol.errors import Unavailable
 from tieline_protocol.jetstream import Bucket
-from tieline_protocol.leases import ProcessLease
 from tieline_protocol.messages import InstanceRecord, SessionRecord
 from tieline_protocol.ownership import announce, insist, release
 
@@ -26,6 +25,27 @@ from tieline_streams.executors import Executor
 from tieline_streams.taking import Aim
 
 T = TypeVar("T")
+
+
+class Right(Protocol):
+    """Who this process is, and whether it is certain that it may act; to be asked at each use."""
+
+    id: str
+
+    def may_act(self) -> bool: ...
+
+
+class Tenure:
+    """The right to one session: that of the process, until it was lost once. A lease that comes back gives the process
+    its right again, and not its sessions."""
+
+    def __init__(self, process: Right) -> None:
+        self.id = process.id
+        self._process = process
+        self.lost = False
+
+    def may_act(self) -> bool:
+        return not self.lost and self._process.may_act()
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +61,7 @@ class Parts:
     owners: Bucket
     processes: Bucket
     budget: Budget
-    lease: ProcessLease
+    lease: Right
 
 
 @dataclass(frozen=True, slots=True)

@@ -39,6 +39,13 @@ class Rename(Payload):
     title: StrictStr = Field(max_length=MAX_TITLE)
 
 
+class Found(Payload):
+    """Frames of each socket that came for an earlier owner, which could not use them."""
+
+    agent: StrictInt = Field(default=0, ge=0)
+    workspace: StrictInt = Field(default=0, ge=0)
+
+
 class Prompt(Payload):
     text: StrictStr
     attachments: list[dict[str, Any]] | None = None

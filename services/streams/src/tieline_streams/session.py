@@ -7,7 +7,9 @@ line.py.
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import Awaitable
+from dataclasses import replace
 from typing import Any, Literal
 
 import structlog
@@ -22,7 +24,7 @@ from tieline_streams.instance import Instance
 from tieline_streams.journal import Journal
 from tieline_streams.line import RUNNING, Line, agent_pid
 from tieline_streams.operations import Operations
-from tieline_streams.ownership import Ending, Found, Ledger, Parts, Place, Taken
+from tieline_streams.ownership import Ending, Found, Ledger, Parts, Place, Taken, Tenure
 from tieline_streams.reconcile import Reconciler
 from tieline_streams.remote_tools import RemoteTools
 from tieline_streams.sockets import Fatal
@@ -46,6 +48,8 @@ class Session:
         self, parts: Parts, record: SessionRecord, epoch: int, place: Place | None, taken: Taken | None = None
     ) -> None:
         loop = asyncio.get_running_loop()
+        self.tenure = Tenure(parts.lease)
+        parts = replace(parts, lease=self.tenure)
         self.id = record.session
         self.user = record.user
         self.place = place
@@ -61,6 +65,7 @@ class Session:
         self.gone = (
             asyncio.Event()
         )  # nobody is served here any more: whoever asks now is answered from the record
+        self.unused = Counter[str]()  # frames in each socket that came after the right to use them was lost
         self._parts = parts
         self._taken = taken
         self.taken = taken is not None
@@ -84,7 +89,7 @@ class Session:
 
     def may_act(self) -> bool:
         """Whether this process is certain to own the session; asked at each use."""
-        return self._parts.lease.may_act()
+        return self.tenure.may_act()
 
     @property
     def record(self) -> SessionRecord:
@@ -146,8 +151,8 @@ class Session:
 
     def cut(self) -> None:
         """Use and write nothing any more; sockets that are still open are dropped without a word."""
-        if unused := self.line.cut():
-            log.warning("what came for a session was not used", session=self.id, frames=unused)
+        self.tenure.lost = True
+        self.unused.update(self.line.cut())
 
     async def _live(self) -> None:
         await self._begin()

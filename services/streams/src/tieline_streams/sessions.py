@@ -7,6 +7,7 @@ from types import TracebackType
 from typing import Any
 
 from tieline_protocol.bus import Subscription
+from tieline_protocol.leases import ProcessLease
 from tieline_protocol.messages import Request
 
 from tieline_streams.lives import Lives
@@ -22,8 +23,8 @@ _WATCH = 0.25
 class Sessions:
     """Use as `async with`; leaving the block hands every session over."""
 
-    def __init__(self, parts: Parts) -> None:
-        self._parts = parts
+    def __init__(self, parts: Parts, lease: ProcessLease) -> None:
+        self._lease = lease
         self._group = asyncio.TaskGroup()
         self._unowned = Unowned(parts, lambda id: self._lives.owned(id))
         answers = {
@@ -96,12 +97,12 @@ class Sessions:
 
     async def _heed_lease(self) -> None:
         """Once the lease has certainly expired, drop everything; when there is one again, take what nobody took."""
-        lease, lost = self._parts.lease, False
+        lease, lost = self._lease, False
         while True:
             await asyncio.sleep(_WATCH)
             if lease.must_close():
                 lost = True
-                self._lives.drop()
+                await self._lives.drop()
             elif lost and lease.may_act():
                 lost = False
                 self._takeover.look()

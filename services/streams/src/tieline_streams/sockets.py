@@ -201,7 +201,8 @@ class Socket(WSListener):
             ping()
             until = self._loop.time() + every
             while (now := self._loop.time()) < until:
-                if self._reading and now - self._heard > dead:
+                # A process that slept has heard nothing, and knows nothing of the daemon.
+                if self._reading and self._may_act() and now - self._heard > dead:
                     self.drop(f"nothing heard for {dead:g} s", WSCloseCode.GOING_AWAY)
                 done, _ = await asyncio.wait([self.lost], timeout=min(until - now, dead / 4))
                 if done:

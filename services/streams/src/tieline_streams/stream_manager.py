@@ -83,15 +83,10 @@ class StreamManager:
         if self._workspace.socket is not None:
             self._workspace.socket.drop("the agent was started")
 
-    def cut(self) -> int:
-        """Drop both sockets without a word: the session is not ours any more. Returns the frames not used."""
+    def cut(self) -> dict[str, int]:
+        """Drop both sockets without a word: the session is not ours any more. Returns the frames of each not used."""
         self._close()
-        unused = 0
-        for stream in (self._agent, self._workspace):
-            if stream.socket is not None:
-                stream.socket.cut("the session has another owner")
-                unused += stream.socket.unused
-        return unused
+        return {stream.name: stream.cut() for stream in (self._agent, self._workspace)}
 
     # The agent's socket
 
