@@ -19,7 +19,7 @@ class System(Process):
     """`facts` are those of the ready file as it is now."""
 
     def __init__(self, directory: Path, args: list[str] | None = None, **rest: Any) -> None:
-        self.mark = secrets.token_hex(8)  # inherited by all that it starts
+        self.mark = secrets.token_hex(8)  # inherited by all that it starts, local daemons too
         ports = [word for name in ("gateway", "nats", "agentctl") for word in (f"--{name}-port", "0")]
         self.data = directory / "data"
         super().__init__(
@@ -27,7 +27,7 @@ class System(Process):
             directory,
             ["up", "--data", str(self.data), *ports, *(args or [])],
             {
-                "TIELINE_TEST_MARK": self.mark,
+                "SYSTEM_UNDER_TEST": self.mark,
                 "OPENAI_API_KEY": "",  # whoever has one does not want it used here
                 "SHELL": "/bin/sh",
                 "HOME": str(directory),

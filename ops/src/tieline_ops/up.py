@@ -143,7 +143,8 @@ class System:
         return found
 
     async def _tidy_after(self, name: str) -> None:
-        """What a crashed service had started is of no use to its successor."""
+        """What a crashed service had started is of no use to its successor; but daemons of local sessions are of a
+        unit of their own, and their sessions go on in them."""
         mine = {keeper.child.pid for keeper in self._keepers.values() if keeper.child is not None}
         await orphans.sweep(lambda pid: pid not in mine and procfs.unit_of(pid) == name, 1)
 
