@@ -43,16 +43,26 @@ async def demo(say: Say) -> list[str]:
     with tempfile.TemporaryDirectory(prefix="tieline-demo-") as directory:
         root = Path(directory)
         repository = root / "workspaces" / "demo"
-        _make_repository(repository)
+        make_repository(repository)
         say("demo", f"a scratch repository in {repository}")
         found: list[str] = []
         try:
             async with _system(root, say) as facts:
-                found = await _Story(facts, repository, telling).play()
-                found += await ChatStory(facts, telling).play()
+                found = await play(facts, repository, telling)
         except* (Failed, TielineError, TimeoutError) as failed:
             found += [str(exc) or type(exc).__name__ for exc in _leaves(failed)]
         return found
+
+
+async def play(facts: dict[str, Any], repository: Path, telling: Telling) -> list[str]:
+    """Both acts against a system that runs: `facts` has gateway_url and token, `repository` is its workspace `demo`.
+
+    Returns what is wrong. Raises Failed, TielineError, TimeoutError.
+    """
+    return [
+        *await _Story(facts, repository, telling).play(),
+        *await ChatStory(facts, telling).play(),
+    ]
 
 
 def _leaves(exc: BaseException) -> list[BaseException]:
@@ -250,7 +260,8 @@ async def _show(process: asyncio.subprocess.Process, say: Say) -> None:
         say(words[1] if len(words) == 3 else "tieline", words[-1] if words else "")
 
 
-def _make_repository(path: Path) -> None:
+def make_repository(path: Path) -> None:
+    """A repository with one commit, for the demo to work in."""
     path.mkdir(parents=True)
     (path / "README").write_text("A scratch repository.\n")
     _git(path, "init", "--quiet", "--initial-branch=main")

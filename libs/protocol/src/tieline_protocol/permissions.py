@@ -67,7 +67,7 @@ PARTS = {
             *_kept(subjects.BUCKET_REMOTES, subjects.BUCKET_THREADS),
         ),
         writes=(subjects.BUCKET_PROCESSES,),
-        watches=(subjects.BUCKET_REMOTES,),
+        watches=(subjects.BUCKET_REMOTES, subjects.BUCKET_PROCESSES),
     ),
     "streams": Part(
         serves=(subjects.ALL_COMMANDS, subjects.all_rpc("streams"), *subjects.service_verbs("streams")),

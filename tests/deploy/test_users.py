@@ -1,0 +1,85 @@
+"""The broker's own verdict on every user and every subject is what the table says."""
+
+import asyncio
+import json
+import re
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+from tieline_protocol import permissions, subjects
+
+from tests.support import manifests
+from tests.support.nats_server import NatsServer
+
+PATTERNS = sorted(
+    {one for user in permissions.PARTS for one in permissions.publishes(user) + permissions.subscribes(user)}
+)
+FORBIDDEN_TO_ALL = (
+    *("$SYS.REQ.SERVER.PING", "$JS.API.STREAM.DELETE.TIELINE_AGENT", "$JS.API.STREAM.LIST", "$JS.API.INFO"),
+    *("tieline", "tieline.unknown.x", "_INBOX.x.y", "_INBOX.gatewayx.y"),
+)
+
+
+def example(pattern: str) -> str:
+    """A subject that a pattern matches."""
+    return ".".join({"*": "x", ">": "x.y"}.get(part, part) for part in pattern.split("."))
+
+
+SUBJECTS = [*map(example, PATTERNS), *FORBIDDEN_TO_ALL]
+
+
+@pytest.fixture
+async def server(tmp_path: Path) -> AsyncIterator[NatsServer]:
+    """A broker that knows the users, and has no streams that a verdict could harm."""
+    made = manifests.secrets_made()["nats-users"]
+    (tmp_path / "passwords.conf").write_text(made["passwords.conf"])
+    (tmp_path / "users.conf").write_text(
+        manifests.one("production", "ConfigMap", "nats")["data"]["users.conf"]
+    )
+    async with NatsServer(
+        tmp_path, extra="accounts {\n  TIELINE {\n    include users.conf\n  }\n}\n"
+    ) as running:
+        yield running
+
+
+async def denied(server: NatsServer, user: str, verb: str) -> set[str]:
+    """The subjects that the server refuses a user."""
+    password = manifests.secrets_made()[f"nats-{user}"]["password"]
+    reader, writer = await asyncio.open_connection("127.0.0.1", server.port)
+    login = {"user": user, "pass": password, "verbose": False, "pedantic": False}
+    writer.write(b"CONNECT " + json.dumps(login).encode() + b"\r\n")
+    for number, subject in enumerate(SUBJECTS):
+        words = f"PUB {subject} 0\r\n\r\n" if verb == "PUB" else f"SUB {subject} {number}\r\n"
+        writer.write(words.encode())
+    writer.write(b"PING\r\n")
+    found = set()
+    async with asyncio.timeout(5):
+        while (line := await reader.readline()) != b"PONG\r\n":
+            assert line, "the server hung up"
+            if match := re.search(rb'Permissions Violation for \w+ to "([^"]+)"', line):
+                found.add(match[1].decode())
+    writer.close()
+    return found
+
+
+@pytest.mark.parametrize("verb", ["PUB", "SUB"])
+async def test_the_broker_lets_each_user_do_what_the_table_says_and_nothing_else(
+    server: NatsServer, verb: str
+) -> None:
+    for user in permissions.PARTS:
+        granted = permissions.publishes(user) if verb == "PUB" else permissions.subscribes(user)
+        wanted = {
+            subject for subject in SUBJECTS if not any(subjects.meet(pattern, subject) for pattern in granted)
+        }
+        assert await denied(server, user, verb) == wanted, user
+
+
+async def test_who_gives_no_password_is_nobody(server: NatsServer) -> None:
+    reader, writer = await asyncio.open_connection("127.0.0.1", server.port)
+    writer.write(b'CONNECT {"verbose": false}\r\nPING\r\n')
+    async with asyncio.timeout(5):
+        text = await reader.read()
+    writer.close()
+
+    assert b"Authorization Violation" in text
