@@ -93,12 +93,15 @@ class Link:
     def passing(self, connection: Connection, direction: Direction, data: bytes) -> None:
         """What is about to be passed on, for those who count."""
 
-    async def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        task = asyncio.current_task()
-        assert task is not None
+    def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.connections += 1
+        task = asyncio.create_task(self._carry(reader, writer), name="link")
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
-        self.connections += 1
+
+    async def _carry(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        task = asyncio.current_task()
+        assert task is not None
         try:
             far_reader, far_writer = await asyncio.open_connection(*self.target)
         except BaseException as exc:

@@ -29,6 +29,8 @@ class Limits:
     pending: int = 16 * 1024 * 1024  # bytes heard of a log and not yet delivered; above: read from the log
     reads: int = 4  # reads of logs at a time
     auth_seconds: float = 5
+    ping_seconds: float = 20  # a socket is asked whether it lives
+    pong_seconds: float = 20  # no answer for so long: it is gone
     stuck_seconds: float = 20  # nothing read for so long: closed, come back
     close_seconds: float = 5  # for the closing handshake
     drain_seconds: float = 5  # SIGTERM: over which sockets are closed
