@@ -1,0 +1,86 @@
+"""Connections of a command: to NATS, for looking; to a gateway, for using. Both give up soon and say why."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import AsyncIterator, MutableMapping
+from typing import TYPE_CHECKING, Any, NoReturn
+
+from tieline_ops.cli.codes import Exit, Problem
+from tieline_ops.cli.contexts import Place
+from tieline_ops.cli.output import note
+
+if TYPE_CHECKING:
+    from tieline import Client
+    from tieline_protocol.bus import Bus
+
+CONNECT = 5.0  # s until a broker or gateway that does not answer counts as away
+
+
+@contextlib.asynccontextmanager
+async def bus(place: Place, patience: float = CONNECT) -> AsyncIterator[Bus]:
+    """A connection to the system's NATS. Raises Problem where there is none in time."""
+    from tieline_protocol import bus as broker
+
+    told = _quiet()
+    settings = broker.BusSettings(
+        place.nats_url,
+        "tieline-cli",
+        user=place.context.nats_user or None,
+        password=place.password,
+        inbox_prefix=place.context.nats_inbox_prefix or "_INBOX",
+    )
+    async with contextlib.AsyncExitStack() as stack:
+        try:
+            async with asyncio.timeout(patience):
+                connected = await stack.enter_async_context(broker.connect(settings))
+        except TimeoutError:
+            why = told[-1] if told else "it does not answer"
+            denied = "authorization" in why.lower()
+            raise Problem(
+                f"NATS cannot be reached at {settings.url}: {why}",
+                Exit.DENIED if denied else Exit.UNAVAILABLE,
+                "its user and password stand in the context" if denied else f"found by: {place.found}",
+            ) from None
+        yield connected
+
+
+@contextlib.asynccontextmanager
+async def client(place: Place, user: str = "") -> AsyncIterator[Client]:
+    """A connection to the system's gateway. Raises Problem, TielineError."""
+    from tieline import Client, TielineError
+
+    url = place.gateway_url
+    opening = Client(url, place.token(user), connect_timeout=CONNECT)
+    try:
+        await opening.__aenter__()
+    except (TielineError, OSError) as exc:
+        if getattr(exc, "code", "") == "unauthorized":
+            raise
+        message = getattr(exc, "message", str(exc))
+        raise Problem(f"the gateway cannot be reached at {url}: {message}", Exit.UNAVAILABLE) from exc
+    try:
+        yield opening
+    finally:
+        await opening.close()
+
+
+def _quiet() -> list[str]:
+    """Logs of libraries do not belong on a person's screen; what the broker connection said last is kept."""
+    import structlog
+
+    told: list[str] = []
+
+    def keep(_: Any, method: str, event: MutableMapping[str, Any]) -> NoReturn:
+        if "error" in event:
+            told.append(str(event["error"]))
+            del told[:-1]
+        if event.get("event") in ("the broker went away", "the broker is back"):
+            note(str(event["event"]))
+        raise structlog.DropEvent
+
+    structlog.configure(processors=[keep], cache_logger_on_first_use=False)
+    logging.getLogger().setLevel(logging.CRITICAL)
+    return told
