@@ -92,9 +92,10 @@ def kind(frame: Frame) -> Kind:
 # Envelopes of the agent socket. `timestamp` is left out: absent is fine, a malformed one loses the frame.
 
 
-def request(id: str, action: str, payload: dict[str, Any] | None) -> bytes:
+def request(id: str, action: str, payload: dict[str, Any] | None, traceparent: str | None = None) -> bytes:
     """A request to the daemon."""
-    return jsontext.dumps({"id": id, "type": "request", "action": action, "payload": payload})
+    trace = {} if traceparent is None else {"metadata": {"traceparent": traceparent}}
+    return jsontext.dumps({"id": id, "type": "request", "action": action, "payload": payload, **trace})
 
 
 def response(id: str, action: str, payload: dict[str, Any]) -> bytes:

@@ -108,6 +108,11 @@ def begin(
     return Span(parent) if _maker is None else _maker.span(name, kind, attributes or {}, parent)
 
 
+def part(name: str, kind: Kind = "internal", attributes: Mapping[str, Value | None] | None = None) -> Span:
+    """A part of what is being done; where that is no part of anything it is not told of."""
+    return Span(None) if current() is None else begin(name, kind, attributes, parent=current())
+
+
 class _Recorded(Span):
     __slots__ = ("_content", "_span")
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
+from tieline_protocol import tracing
 from tieline_protocol.errors import Code, FateUnknown, ProtocolError, Refused, TimedOut, Unavailable
 
 from tieline_streams.line import CLIENT
@@ -64,6 +65,7 @@ class AgentCommands:
             if isinstance(exc, TimeoutError):
                 raise Unavailable("the prompt could not be stored in time; it was not sent") from exc
             raise
+        self._session.tools.asked_by = tracing.current()
         body: dict[str, Any] = {"text": prompt.text, "prompt_generation": generation}
         if prompt.attachments:
             body["attachments"] = prompt.attachments

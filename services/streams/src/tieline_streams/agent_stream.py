@@ -91,5 +91,10 @@ class AgentStream(Stream):
         return await self._requests.request(action, payload, timeout)
 
     @property
+    def waiting(self) -> int:
+        """Requests without an answer."""
+        return len(self._requests) if self._requests is not None else 0
+
+    @property
     def open(self) -> bool:
         return self.socket is not None and self.socket.open

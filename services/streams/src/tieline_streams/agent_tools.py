@@ -23,6 +23,9 @@ class AgentTools:
         self._journal = journal
         self._remotes = remotes
         self._closed = False
+        self.asked_by: str | None = (
+            None  # the trace of the newest prompt: what the agent does is a part of it
+        )
 
     def asked(self, asked: Asked) -> dict[str, Any] | Coroutine[Any, Any, dict[str, Any]] | None:
         """The answer to a request, or what will give it; None: it waits for the user. Raises TielineError."""
@@ -32,7 +35,7 @@ class AgentTools:
             case "mcp.list_plugin_tools":
                 return self._remotes.listed(asked.payload)
             case "mcp.invoke_plugin_tool":
-                return self._remotes.invoked(asked.payload)
+                return self._remotes.invoked(asked.payload, asked.traceparent or self.asked_by)
             case action if action == ASK:
                 self._journal.question(asked.id, asked.payload)
                 return None

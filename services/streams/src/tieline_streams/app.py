@@ -18,6 +18,7 @@ from tieline_protocol.service import App, Service
 from tieline_protocol.services import serving
 
 from tieline_streams.config import Config
+from tieline_streams.metrics import SESSIONS
 from tieline_streams.ownership import Parts
 from tieline_streams.sessions import Sessions
 
@@ -53,7 +54,8 @@ def make(config: Config) -> App:
             }
             async with serving(buses[0], name="streams", version="0.1.0", endpoints=endpoints):
                 try:
-                    yield {}
+                    with SESSIONS.of(sessions):
+                        yield {}
                 finally:
                     sessions.stop_opening()
 

@@ -12,7 +12,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
 import structlog
-from tieline_protocol import agentctl, subjects
+from tieline_protocol import agentctl, logs, subjects, tracing
 from tieline_protocol.answers import Answers
 from tieline_protocol.bus import Received
 from tieline_protocol.errors import Code, ProtocolError, Refused, TielineError, TimedOut
@@ -21,6 +21,7 @@ from tieline_protocol.messages import Request, answer, refusal
 
 from tieline_streams import views
 from tieline_streams.agent_commands import PASSED, AgentCommands
+from tieline_streams.metrics import COMMANDS, SECONDS
 from tieline_streams.payloads import Found, Rename, read
 from tieline_streams.session import Session
 from tieline_streams.sockets import Fatal
@@ -123,20 +124,37 @@ class Commands:
         return reply
 
     async def _answered(self, action: str, request: Request) -> bytes:
+        label = action if self._known(action) else "unknown"
+        attributes = {"rpc.system": "nats", "rpc.method": label, "tieline.session.id": self._session.id}
+        began = self._loop.time()
+        logs.about(user=request.user, session=self._session.id)
+        try:
+            with tracing.begin(label, "server", attributes, parent=request.traceparent):
+                reply, outcome = await self._replied(action, request), "ok"
+        except TielineError as exc:
+            reply, outcome = refusal(exc), exc.code
+        COMMANDS.labels(action=label, outcome=outcome).inc()
+        SECONDS.labels(action=label).observe(self._loop.time() - began)
+        return reply
+
+    async def _replied(self, action: str, request: Request) -> bytes:
         budget = max(request.budget_ms, 0) / 1000
         try:
             async with asyncio.timeout(budget + 0.5):
                 return answer(self._fits(await self._do(action, request.payload, budget)))
-        except TimeoutError:
-            return refusal(TimedOut(f"{action} took longer than {request.budget_ms} ms"))
+        except TimeoutError as exc:
+            raise TimedOut(f"{action} took longer than {request.budget_ms} ms") from exc
         except Fatal as exc:
             self._session.end("failed", exc.message)
-            return refusal(exc)
-        except TielineError as exc:
-            return refusal(exc)
+            raise
+        except TielineError:
+            raise
         except Exception as exc:  # whoever asked gets an answer, whatever is broken here
-            log.exception("a command could not be handled", action=action, session=self._session.id)
-            return refusal(TielineError(f"{action}: {type(exc).__name__}"))
+            log.exception("a command could not be handled", action=action)
+            raise TielineError(f"{action}: {type(exc).__name__}") from exc
+
+    def _known(self, action: str) -> bool:
+        return action in self._table or action in PASSED or agentctl.is_call(action)
 
     def _fits(self, body: Body) -> bytes:
         raw = body if isinstance(body, bytes) else dumps(body)

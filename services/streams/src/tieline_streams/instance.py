@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 import httpx
-from tieline_protocol import agentctl, jsontext
+from tieline_protocol import agentctl, jsontext, tracing
 from tieline_protocol.agentctl import Call, Spelling
 from tieline_protocol.errors import (
     BadMessage,
@@ -87,12 +87,15 @@ async def fetch(client: httpx.AsyncClient, call: Call, timeout: float, cap: int)
 
 async def _once(client: httpx.AsyncClient, call: Call, cap: int) -> tuple[int, bytes]:
     content = None if call.body is None else jsontext.dumps(call.body)
+    headers = {} if content is None else {"Content-Type": "application/json"}
+    if (trace := tracing.current()) is not None:
+        headers["traceparent"] = trace
     request = client.build_request(
         call.method,
         call.path,
         params=call.query or None,
         content=content,
-        headers={"Content-Type": "application/json"} if content is not None else None,
+        headers=headers,
         extensions={"safe": call.safe, "timeout": {"connect": _CONNECT}},
     )
     response = await client.send(request, stream=True)
@@ -148,7 +151,9 @@ class Instance:
         call = agentctl.call(action, payload, self._spelling)
         if not self._may_act():
             raise Unavailable("this process is not certain to own the session")
-        body, value = judge(*await fetch(self._client, call, timeout, self._cap))
+        attributes = {"rpc.system": "agentctl", "rpc.method": action, "http.request.method": call.method}
+        with tracing.part(f"agentctl {action}", "client", attributes):
+            body, value = judge(*await fetch(self._client, call, timeout, self._cap))
         if isinstance(value, dict):
             return body
         if action == "process.list":

@@ -21,6 +21,7 @@ from tieline_protocol.numbering import BULK, Numbering, gap
 from tieline_protocol.publisher import EventPublisher
 
 from tieline_streams import stitch
+from tieline_streams.metrics import TURNS
 from tieline_streams.ownership import Found, Parts
 from tieline_streams.questions import ASK, Answers, Questions
 from tieline_streams.recovered import Recovered
@@ -91,6 +92,11 @@ class Journal:
         await self.workspace.settled()
         await self.agent.settled()
 
+    @property
+    def paused(self) -> bool:
+        """Whether the agent's socket is not read, because its log is full."""
+        return self._paused
+
     def heads(self) -> dict[str, LogHead]:
         return {"agent": self.agent.head(), "workspace": self.workspace.head()}
 
@@ -118,6 +124,8 @@ class Journal:
             return
         for event in events:
             self.agent.say(event)
+            if event["state"] == "ended":
+                TURNS.labels(reason=event["reason"]).inc()
         if not self.turns.open and self.permissions.clear():
             self.agent.say(self.permissions.event())
             self.turns.permissions(False, self._loop.time())

@@ -9,14 +9,13 @@ import asyncio
 from collections.abc import Mapping
 
 import structlog
-from tieline_protocol import subjects
+from tieline_protocol import logs, subjects, tracing
 from tieline_protocol.bus import Server
 from tieline_protocol.errors import TielineError, Unavailable
 from tieline_protocol.messages import OwnerRecord
 
 from tieline_streams.commands import Commands, Unowned
 from tieline_streams.findings import Findings
-from tieline_streams.metrics import SESSIONS
 from tieline_streams.ownership import Parts
 from tieline_streams.session import Session
 
@@ -55,11 +54,12 @@ class Lives:
     def begin(self, session: Session, epoch: int) -> None:
         """It is ours since the write whose revision is `epoch`."""
         self.sessions[session.id] = session
-        SESSIONS.set(len(self.sessions))
         life = self._group.create_task(self._live(session, epoch), name=f"own {session.id}")
         self._tasks[session.id] = life
 
     async def _live(self, session: Session, epoch: int) -> None:
+        logs.about(user=session.user, session=session.id)
+        tracing.apart()
         running = asyncio.create_task(session.run(), name=f"session {session.id}")
         try:
             if session.taken:  # whoever asks before it can be answered asks again
@@ -89,7 +89,6 @@ class Lives:
                 session.opened.exception()  # nobody may be waiting for it
             del self.sessions[session.id], self._tasks[session.id]
             self._servers.pop(session.id, None)
-            SESSIONS.set(len(self.sessions))
 
     async def _serve(self, session: Session) -> Server:
         subject = subjects.commands(session.user, session.id)

@@ -23,6 +23,9 @@ class Operations:
         self._say = say
         self._running: set[asyncio.Task[None]] = set()
 
+    def __len__(self) -> int:
+        return len(self._running)
+
     async def run(self, action: str, work: Callable[[], Awaitable[bytes]], answer_within: float) -> bytes:
         """The result, or `{operation_id}` while it goes on. It goes on also when nobody waits any more."""
         if len(self._running) >= _AT_ONCE:

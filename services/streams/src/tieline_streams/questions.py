@@ -32,8 +32,8 @@ class Questions:
         self._open: OrderedDict[str, dict[str, Any]] = OrderedDict()
         self._closed: OrderedDict[str, None] = OrderedDict()
 
-    def __bool__(self) -> bool:
-        return bool(self._open)
+    def __len__(self) -> int:
+        return len(self._open)
 
     def ids(self) -> list[str]:
         return list(self._open)

@@ -11,10 +11,11 @@ from collections.abc import Sequence
 from typing import Any
 
 import structlog
-from tieline_protocol import calling
+from tieline_protocol import calling, tracing
 from tieline_protocol.backoff import delays
 from tieline_protocol.bus import Bus
 from tieline_protocol.errors import Code, Refused, TielineError, Unavailable
+from tieline_protocol.naming import Pair
 
 from tieline_streams import plugin_tools
 
@@ -67,13 +68,14 @@ class RemoteTools:
                 await asyncio.sleep(wait)
         raise AssertionError("the delays never end")
 
-    async def invoked(self, payload: dict[str, Any]) -> dict[str, Any]:
-        """The answer to `mcp.invoke_plugin_tool`; a call that fails is one too."""
+    async def invoked(self, payload: dict[str, Any], asked_by: str | None = None) -> dict[str, Any]:
+        """The answer to `mcp.invoke_plugin_tool`; a call that fails is one too. `asked_by`: a traceparent."""
         try:
             pair, arguments = plugin_tools.invocation(payload, self._remotes)
             if len(self._calls) >= _AT_ONCE:
                 raise Refused(Code.BUSY, f"{_AT_ONCE} calls are under way already")
-            return plugin_tools.succeeded(await self._call(pair.remote, pair.function, arguments))
+            with tracing.begin(f"execute_tool {pair.function}", attributes=_told(pair), parent=asked_by):
+                return plugin_tools.succeeded(await self._call(pair.remote, pair.function, arguments))
         except TielineError as exc:
             return plugin_tools.failed(exc)
 
@@ -82,7 +84,9 @@ class RemoteTools:
             async with asyncio.timeout(None) as call:
                 self._calls.add(call)
                 try:
-                    return await calling.call(self._bus, self._user, remote, function, arguments)
+                    return await calling.call(
+                        self._bus, self._user, remote, function, arguments, traceparent=tracing.current()
+                    )
                 finally:
                     self._calls.discard(call)
         except TimeoutError as exc:
@@ -94,3 +98,13 @@ class RemoteTools:
         calls, self._calls = self._calls, set()
         for call in calls:
             call.reschedule(asyncio.get_running_loop().time())
+
+
+def _told(pair: Pair) -> dict[str, str]:
+    return {
+        "gen_ai.operation.name": "execute_tool",
+        "gen_ai.tool.name": pair.function,
+        "gen_ai.tool.type": "function",
+        "tieline.remote.name": pair.remote,
+        "tieline.remote.function": pair.function,
+    }

@@ -11,7 +11,7 @@ import uuid
 from collections.abc import Callable
 from typing import Any
 
-from tieline_protocol import agentctl
+from tieline_protocol import agentctl, tracing
 from tieline_protocol.errors import FateUnknown, TimedOut
 
 
@@ -27,11 +27,15 @@ class Requests:
 
     async def request(self, action: str, payload: dict[str, Any] | None, timeout: float) -> dict[str, Any]:
         """Raises Refused (the daemon's no), Unavailable (not sent), FateUnknown (the socket dropped), TimedOut."""
+        with tracing.part(f"agentctl {action}", "client", {"rpc.system": "agentctl", "rpc.method": action}):
+            return await self._requested(action, payload, timeout)
+
+    async def _requested(self, action: str, payload: dict[str, Any] | None, timeout: float) -> dict[str, Any]:
         id = str(uuid.uuid4())
         reply: asyncio.Future[dict[str, Any]] = asyncio.get_running_loop().create_future()
         self._waiting[id] = reply
         try:
-            self._send(agentctl.request(id, action, payload))
+            self._send(agentctl.request(id, action, payload, tracing.current()))
             async with asyncio.timeout(timeout):
                 envelope = await reply
         except TimeoutError as exc:

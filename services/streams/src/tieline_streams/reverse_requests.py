@@ -12,7 +12,7 @@ from collections.abc import Callable, Coroutine, Iterator
 from typing import Any, NamedTuple
 
 import structlog
-from tieline_protocol import agentctl
+from tieline_protocol import agentctl, tracing
 from tieline_protocol.errors import Refused, TielineError, Unavailable
 
 from tieline_streams.replies import Replies
@@ -30,10 +30,17 @@ class Asked(NamedTuple):
     id: str
     action: str
     payload: dict[str, Any]
+    traceparent: str | None = None
 
 
 Answer = dict[str, Any]
 McpHandler = Callable[[Asked], Answer | Coroutine[Any, Any, Answer] | None]
+
+
+def _trace(envelope: dict[str, Any]) -> str | None:
+    metadata = envelope.get("metadata")
+    trace = metadata.get("traceparent") if isinstance(metadata, dict) else None
+    return trace if isinstance(trace, str) and tracing.trace_id(trace) else None
 
 
 class ReverseRequests:
@@ -57,7 +64,8 @@ class ReverseRequests:
         elif len(self._tasks) >= _AT_ONCE:
             self._put(id, action, agentctl.error(id, action, "INTERNAL_ERROR", "too many requests at once"))
         else:
-            self._handle(Asked(id, action, payload if isinstance(payload, dict) else {}), handler)
+            given = payload if isinstance(payload, dict) else {}
+            self._handle(Asked(id, action, given, _trace(envelope)), handler)
 
     def _handle(self, asked: Asked, handler: McpHandler) -> None:
         with self._refusing(asked):

@@ -1,40 +1,40 @@
 """A session that this process owns, from its opening or taking to its end or release.
 
 What its sockets say and what is published: journal.py. What its owner is asked to do: commands.py. Its instance:
-line.py.
+line.py. What another owner began: recovery.py. What is open at the end: ending.py.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Awaitable
 from dataclasses import replace
 from typing import Any, Literal
 
 import structlog
-from tieline_protocol.errors import FateUnknown, TielineError, TimedOut, Unavailable
+from tieline_protocol import tracing
+from tieline_protocol.errors import TielineError, Unavailable
 from tieline_protocol.messages import InstanceRecord, SessionRecord, SessionState
 from tieline_protocol.ownership import end_of, insist
+from tieline_protocol.tracing import Span
 
 from tieline_streams import history
 from tieline_streams.agent_tools import AgentTools
+from tieline_streams.ending import End
 from tieline_streams.failing import as_unavailable, explained
 from tieline_streams.instance import Instance
 from tieline_streams.journal import Journal
-from tieline_streams.line import RUNNING, Line, agent_pid
+from tieline_streams.line import Line
 from tieline_streams.operations import Operations
 from tieline_streams.ownership import Ending, Found, Ledger, Parts, Place, Taken, Tenure
 from tieline_streams.reconcile import Reconciler
+from tieline_streams.recovery import Recovery
 from tieline_streams.remote_tools import RemoteTools
-from tieline_streams.sockets import Fatal
 from tieline_streams.stream_manager import StreamManager
 from tieline_streams.taking import Aim
 
 log = structlog.get_logger()
 
-_AGAIN = 0.5
-_HEALTH = 3.0
 _STORE = 1.0
 
 
@@ -59,6 +59,7 @@ class Session:
         self.operations = Operations(self.journal.workspace.say)
         remotes = RemoteTools(parts.bus, record.user, record.remotes, epoch)
         self.tools = AgentTools(self.journal, remotes)
+        self._asked_by = tracing.current()
         self.opened: asyncio.Future[None] = loop.create_future()
         self.ready = asyncio.Event()  # it has begun, or cannot
         self.finished = asyncio.Event()
@@ -75,6 +76,10 @@ class Session:
             parts, self.ledger, self.journal, self.tools, epoch, self._broken, self._reconciler.up
         )
         self._reconciler.line = self.line
+        self.recovery = Recovery(self.id, self.journal, self.line, self._reconciler, self.limits)
+        self._end = End(
+            self.ledger, self.journal, self.tools, self.operations, self.line, place, begun=self.taken
+        )
 
     @property
     def manager(self) -> StreamManager | None:
@@ -220,10 +225,14 @@ class Session:
     async def _start(self) -> None:
         if self._ending.done():
             return
+        with Span(self._asked_by):
+            await self._begun()
+
+    async def _begun(self) -> None:
         if self._taken is not None:
             if self.place is None:
                 raise Unavailable("the session's executor is not configured any more")
-            await self.reconnect_all(self.place)
+            await self.recovery.reconnect_all(self.place)
             return
         assert self.place is not None
         try:
@@ -248,60 +257,18 @@ class Session:
         await self.set_state("ready")
         self._reconciler.active = True
 
-    async def reconnect_all(self, place: Place) -> None:
-        """Health, both sockets, the agent's conversation: what another owner began goes on. Raises TielineError."""
-        line = self.line
-        if line.record is None:
-            raise Fatal("the instance is gone")
-        try:
-            await (await line.reach(line.record, place)).healthy(min(_HEALTH, self.limits.health))
-        except Fatal:
-            raise
-        except Unavailable as exc:
-            if await place.executor.exists(line.record, self.id) is False:
-                raise Fatal("the instance is gone") from exc
-            log.warning("an instance cannot be reached yet", session=self.id, error=exc.message)
-        self._reconciler.active = True
-        await line.connect()
-        while True:
-            try:
-                await self._resume(place)
-                return
-            except Fatal:
-                raise
-            except (
-                Unavailable,
-                FateUnknown,
-                TimedOut,
-            ) as exc:  # a socket broke meanwhile; it is being dialled
-                log.info("an agent cannot be resumed yet", session=self.id, error=str(exc))
-                await asyncio.sleep(_AGAIN)
-
-    async def _resume(self, place: Place) -> None:
-        line = self.line
-        assert line.record is not None
-        status = await line.status()
-        running, pid = status.get("agent_status") in RUNNING, agent_pid(status)
-        if running and (pid is None or line.record.agent_pid in (None, pid)):
-            return
-        self.journal.agent_exited()
-        if not running:
-            await line.start_agent(place)
-            if line.manager is not None:
-                line.manager.redial_workspace()
-        await line.load()
-        await line.remember_agent()
-
     # The end
 
     async def _finish(self, ending: Ending) -> None:
-        """End everything that is open, in the logs first, then in the world; or leave it all to the next owner."""
+        """End everything that is open, or leave it all to the next owner; then give the session up."""
         try:
             async with asyncio.timeout(self.limits.drain + 30):
                 if ending.state == "released":
-                    await self._hand_over()
+                    await self._end.hand_over()
                 else:
-                    await self._wind_down(ending)
+                    if ending.state == "closed":
+                        await self.set_state("closing")
+                    await self._end.wind_down(ending)
                     await self.set_state(ending.state, ending.reason)
                 async with asyncio.timeout(self.limits.drain):
                     await self.journal.settled()
@@ -309,42 +276,3 @@ class Session:
         except (TimeoutError, TielineError) as exc:
             # The key stays unreleased, and the next owner will say so in its opening.
             log.error("a session could not be released", session=self.id, error=repr(exc))
-
-    async def _hand_over(self) -> None:
-        """Read all that is on its way, so that nothing is lost, and leave what is open open."""
-        self.tools.leave()
-        await self.operations.close()
-        await self.line.disconnect(tell=False)
-        self.journal.release_shell(None)
-
-    async def _wind_down(self, ending: Ending) -> None:
-        journal = self.journal
-        if ending.state == "closed":
-            await self.set_state("closing")
-        reason = "cancelled" if ending.state == "closed" else "disconnected"
-        self.tools.close("the session has ended")
-        journal.tell(journal.turns.end_all(reason, asyncio.get_running_loop().time()))
-        if journal.permissions.clear():
-            journal.agent.say(journal.permissions.event())
-        await self.operations.close()
-        await self.line.disconnect(tell=self.line.manager is not None or self._taken is not None)
-        if journal.processes.clear():
-            journal.workspace.say(journal.processes.event())
-        await self._close_instance(ending)
-
-    async def _close_instance(self, ending: Ending) -> None:
-        record, place = self.line.record, self.place
-        if self.instance is not None:
-            if ending.state == "closed":
-                await self._try(self.instance.do("stop", {}, 12), "the agent could not be stopped")
-            await self.line.close_client()
-        if place is not None and (record is not None or self._taken is not None):
-            await self._try(place.executor.close(record, self.id), "an instance could not be closed")
-            await self._try(self.ledger.forget_place(), "an instance's record could not be deleted")
-
-    async def _try(self, work: Awaitable[None], what: str) -> None:
-        try:
-            async with asyncio.timeout(15):
-                await work
-        except (TielineError, TimeoutError) as exc:
-            log.warning(what, session=self.id, error=str(exc))

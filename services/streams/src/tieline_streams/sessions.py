@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Collection
 from types import TracebackType
 from typing import Any
 
@@ -14,6 +15,7 @@ from tieline_streams.lives import Lives
 from tieline_streams.opening import Opening
 from tieline_streams.ownership import Parts
 from tieline_streams.places import Places
+from tieline_streams.session import Session
 from tieline_streams.takeover import Takeover
 from tieline_streams.unowned import Unowned
 
@@ -25,6 +27,7 @@ class Sessions:
 
     def __init__(self, parts: Parts, lease: ProcessLease) -> None:
         self._lease = lease
+        self._budget = parts.budget
         self._group = asyncio.TaskGroup()
         self._unowned = Unowned(parts, lambda id: self._lives.owned(id))
         answers = {
@@ -63,6 +66,15 @@ class Sessions:
     def stop_opening(self) -> None:
         """The service stops: whoever waits for a session to open is told now, and what was begun is undone."""
         self._lives.stop_opening()
+
+    @property
+    def owned(self) -> Collection[Session]:
+        return self._lives.sessions.values()
+
+    @property
+    def backlog(self) -> float:
+        """How much of what may wait for the agents' logs does."""
+        return self._budget.used / self._budget.limit
 
     def __len__(self) -> int:
         return len(self._lives.sessions)

@@ -11,6 +11,8 @@ import random
 from collections.abc import Callable
 from typing import Any
 
+from tieline_protocol import tracing
+
 from tieline_streams.agent_stream import AgentStream
 from tieline_streams.config import Limits
 from tieline_streams.execution import Execution
@@ -38,6 +40,7 @@ class StreamManager:
 
     async def connect_all(self, execution: Execution, ready: asyncio.Event) -> None:
         """Connect both in parallel, set `ready` when both are up, keep both up until cancelled. Raises Fatal."""
+        tracing.apart()
         agent, workspace = (
             Supervisor(
                 stream.name, stream.dial, stream.tend, execution.tell, self._retry(), vital=stream.vital
@@ -101,6 +104,11 @@ class StreamManager:
     ) -> dict[str, Any]:
         """One request to the agent. Raises Refused, Unavailable (certainly not sent), FateUnknown, TimedOut."""
         return await self._agent.request(action, payload, timeout)
+
+    @property
+    def waiting(self) -> int:
+        """Requests to the agent without an answer."""
+        return self._agent.waiting
 
     def agent_open(self) -> bool:
         return self._agent.open

@@ -17,6 +17,7 @@ from tieline_protocol.messages import OwnerRecord, SessionRecord
 
 from tieline_streams import taking
 from tieline_streams.lives import Lives
+from tieline_streams.metrics import TAKEN
 from tieline_streams.ownership import Parts, Taken
 from tieline_streams.places import Places
 from tieline_streams.session import Session
@@ -98,6 +99,7 @@ class Takeover:
         reason = record.reason or (
             "the service stopped while the session opened" if wanted is Aim.FAIL else None
         )
+        TAKEN.labels(aim=wanted.value, clean=str(clean).lower()).inc()
         log.info("a session is taken", session=id, clean=clean, aim=wanted.value)
         self._lives.begin(Session(parts, record, epoch, place, Taken(clean, wanted, reason)), epoch)
 

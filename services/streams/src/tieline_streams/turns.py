@@ -45,6 +45,11 @@ class Turns:
         return next(iter(self._open.values()), None)
 
     @property
+    def all(self) -> list[Turn]:
+        """Those that have not ended, oldest first."""
+        return list(self._open.values())
+
+    @property
     def open(self) -> bool:
         return bool(self._open)
 

@@ -39,8 +39,8 @@ class _Set:
     def __init__(self) -> None:
         self._items: OrderedDict[str, dict[str, Any]] = OrderedDict()
 
-    def __bool__(self) -> bool:
-        return bool(self._items)
+    def __len__(self) -> int:
+        return len(self._items)
 
     def items(self) -> list[dict[str, Any]]:
         return list(self._items.values())
