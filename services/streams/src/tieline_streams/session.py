@@ -12,9 +12,11 @@ from dataclasses import replace
 from typing import Any, Literal
 
 import structlog
+from tieline_protocol import tracing
 from tieline_protocol.errors import TielineError, Unavailable
 from tieline_protocol.messages import InstanceRecord, SessionRecord, SessionState
 from tieline_protocol.ownership import end_of, insist
+from tieline_protocol.tracing import Span
 
 from tieline_streams import history
 from tieline_streams.agent_tools import AgentTools
@@ -57,6 +59,7 @@ class Session:
         self.operations = Operations(self.journal.workspace.say)
         remotes = RemoteTools(parts.bus, record.user, record.remotes, epoch)
         self.tools = AgentTools(self.journal, remotes)
+        self._asked_by = tracing.current()
         self.opened: asyncio.Future[None] = loop.create_future()
         self.ready = asyncio.Event()  # it has begun, or cannot
         self.finished = asyncio.Event()
@@ -221,6 +224,10 @@ class Session:
     async def _start(self) -> None:
         if self._ending.done():
             return
+        with Span(self._asked_by):
+            await self._begun()
+
+    async def _begun(self) -> None:
         if self._taken is not None:
             if self.place is None:
                 raise Unavailable("the session's executor is not configured any more")
