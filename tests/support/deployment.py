@@ -254,11 +254,13 @@ class Deployment:
             self.services[kind] = self.process(kind)
         await asyncio.gather(*(process.start() for process in self.services.values()))
 
-    def process(self, kind: str) -> Process:
+    def process(self, kind: str, name: str = "") -> Process:
         """A pod of a service, not started yet."""
         workload = one(OVERLAY, "Deployment", kind)
         _, _, module, *args = _command(workload)
-        return Process(module, self.directory, args, self._environment(kind, workload), name=kind, timeout=60)
+        return Process(
+            module, self.directory, args, self._environment(kind, workload), name=name or kind, timeout=60
+        )
 
     def _environment(self, kind: str, workload: manifests.Doc) -> dict[str, str]:
         secrets = self._mounted(workload)
