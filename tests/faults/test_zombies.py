@@ -81,6 +81,8 @@ async def _sleep_and_wake(
             daemon.text("last")
             daemon.finish()
             await user.until("agent", "turn", state="ended")
+            stolen = len(daemon.given_to(0)) - 1  # the first was given to it while it was awake
+            await eventually(lambda: _told(user, stolen), 10)
             log = await user.log("agent")
         harm = link.sent("tieline.event.", "_INBOX.", since=mark)
 
@@ -93,11 +95,16 @@ async def _sleep_and_wake(
     assert daemon.prompts() == ["x"]
     assert [one.event["state"] for one in log if one.event["type"] == "turn"].count("ended") == 1
     assert [one.event["clean"] for one in log if one.event["type"] == "epoch"] == [True, False]
-    assert await texts(user) == [
-        "one ",
-        *(one["text"] for one in daemon.stolen(daemon.agent[1]) if "text" in one),
-    ]
+    assert await texts(user) == ["one ", *(one["text"] for one in daemon.given_to(1) if "text" in one)]
     return closed
+
+
+async def _told(user: Frontend, missing: int) -> bool:
+    """Whether gaps say how many events went into the sleeper's socket."""
+    gaps = await user.events("agent", "gap")
+    told = sum(one["events"] for one in gaps)
+    assert told <= missing
+    return told == missing
 
 
 @pytest.mark.timeout(60)
@@ -105,7 +112,7 @@ async def _sleep_and_wake(
 async def test_a_service_that_slept_does_no_harm(
     bus: Bus, nats_server: NatsServer, daemon: ScriptedDaemon, replica: Replica, mode: str
 ) -> None:
-    """A viewer reads on with the next owner, whose opening says that something may be missing."""
+    """A viewer reads on with the next owner; what went into the sleeper's socket is told by a gap, with its number."""
     assert await _sleep_and_wake(bus, nats_server, daemon, replica, lease=3, asleep=0) < 2
 
 

@@ -76,9 +76,8 @@ class ScriptedDaemon(Agentctl):
         """What the agent was ever asked."""
         return [frame["payload"]["text"] for stream in self.agent for frame in stream.of("agent.prompt")]
 
-    def stolen(self, stream: Stream) -> list[Any]:
-        """What this agent stream was given."""
-        number = self.agent.index(stream)
+    def given_to(self, number: int) -> list[Any]:
+        """The events that an agent stream was given."""
         return [event for to, event in self.given if to == number]
 
     def _give(self) -> None:
