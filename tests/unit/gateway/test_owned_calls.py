@@ -62,6 +62,14 @@ def test_calls_whose_replica_is_silent_end_when_their_time_is_up(calls: OwnedCal
     assert calls.count("c1") == 1
 
 
+def test_calls_of_a_replica_that_is_gone_end_and_no_others(calls: OwnedCalls) -> None:
+    calls.handed(call("s-1"))
+
+    assert [gone.request_id for gone in calls.replica_ended("r")] == ["r-1"]
+    assert [left.request_id for left in calls.all()] == ["s-1"]
+    assert calls.count("c1") == 1
+
+
 def test_every_call_ends_once_whatever_happens() -> None:
     """B04 B05: 10,000 random steps."""
     chance = random.Random(7)

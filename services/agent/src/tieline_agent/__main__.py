@@ -8,6 +8,7 @@ from typing import Annotated
 
 import typer
 from tieline_protocol.bus import BusSettings
+from tieline_protocol.lease import Terms
 from tieline_protocol.service import Common, run
 
 from tieline_agent.app import make
@@ -41,6 +42,9 @@ def serve(
         float, typer.Option(envvar="TIELINE_THREAD_IDLE_SECONDS", help="until a quiet thread is given up")
     ] = 60,
     drain: Annotated[float, typer.Option(envvar="TIELINE_DRAIN_SECONDS")] = 20.0,
+    lease_seconds: Annotated[
+        int, typer.Option(envvar="TIELINE_LEASE_SECONDS", min=2, help="until a silent process counts as dead")
+    ] = 8,
     replicas: Annotated[int, typer.Option(envvar="TIELINE_STREAM_REPLICAS", help="of streams")] = 1,
     nats_url: Annotated[str, typer.Option(envvar="TIELINE_NATS_URL")] = "nats://127.0.0.1:4222",
     nats_user: Annotated[str | None, typer.Option(envvar="TIELINE_NATS_USER")] = None,
@@ -94,6 +98,7 @@ def serve(
         declare=declare,
         idle=idle,
         drain=drain,
+        lease=Terms(lease_seconds),
     )
     common = Common(
         "agent", health_host, health_port, ready_file, log_level, "text" if log_format == "text" else "json"

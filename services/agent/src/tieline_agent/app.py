@@ -137,7 +137,7 @@ async def _leased(bus: Bus, config: Config) -> AsyncIterator[leases.ProcessLease
         await streams.ensure(bus, streams.StreamLimits(replicas=config.replicas), update=False)
     else:
         await streams.wait(bus)
-    async with leases.holding(bus, "agent") as lease:
+    async with leases.holding(bus, "agent", config.lease) as lease:
         yield lease
 
 

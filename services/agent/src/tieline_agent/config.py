@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from tieline_protocol.bus import BusSettings
+from tieline_protocol.lease import Terms
 
 from tieline_agent.limits import Limits
 from tieline_agent.model import ModelSettings
@@ -22,6 +23,7 @@ class Config:
     instructions: str = ""  # of threads that have none of their own
     replicas: int = 1  # of streams
     declare: bool = True  # make streams and buckets, or wait until somebody has
+    lease: Terms = field(default_factory=Terms)
     idle: float = 60.0  # a thread without anything to do is given up after
     drain: float = 20.0  # how long runs under way may go on after SIGTERM
     sweep: float = 10.0  # how often threads that nobody works on are looked for, beside being told of

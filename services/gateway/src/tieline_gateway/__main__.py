@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Annotated, Literal
 
 import typer
+from tieline_protocol.lease import Terms
 from tieline_protocol.service import Common, run
 
 from tieline_gateway.access import MIN_SECRET, allowed_origins
@@ -60,6 +61,9 @@ def main(
     auth_seconds: Annotated[
         float, typer.Option(envvar="TIELINE_GATEWAY_AUTH_SECONDS", min=0.1, help="for the first frame")
     ] = _L.auth_seconds,
+    lease_seconds: Annotated[
+        int, typer.Option(envvar="TIELINE_LEASE_SECONDS", min=2, help="until a silent process counts as dead")
+    ] = 8,
 ) -> None:
     """Bridge frontend WebSockets into NATS."""
     try:
@@ -80,6 +84,7 @@ def main(
         nats_password=nats_password,
         nats_password_file=nats_password_file,
         nats_inbox_prefix=nats_inbox_prefix,
+        lease=Terms(lease_seconds),
         limits=Limits(
             in_flight=in_flight,
             subscriptions=subscriptions,

@@ -35,7 +35,7 @@ async def _running(config: Config, service: Service) -> AsyncIterator[dict[str, 
         bus.connect(_settings(config, service.name)) as control,
         bus.connect(_settings(config, f"{service.name}-workspace")) as bulk,
         bus.connect(_settings(config, f"{service.name}-reads")) as reads,
-        leases.holding(control, "gateway") as lease,
+        leases.holding(control, "gateway", config.lease) as lease,
     ):
         for connection in (control, bulk, reads):
             service.health.checks[connection.settings.name] = _connected(connection)

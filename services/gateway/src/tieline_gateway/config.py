@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from pathlib import PurePath
 
 from tieline_protocol import frontend
+from tieline_protocol.lease import Terms
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,4 +54,5 @@ class Config:
     nats_password: str | None = None
     nats_password_file: PurePath | None = None
     nats_inbox_prefix: str = "_INBOX"
+    lease: Terms = field(default_factory=Terms)
     limits: Limits = field(default_factory=Limits)

@@ -76,5 +76,12 @@ class OwnedCalls:
             self.ended(call.request_id, call.connection)
         return late
 
+    def replica_ended(self, replica: str) -> list[OwnedCall]:
+        """A replica is gone: nobody takes the answers of its calls any more."""
+        calls = [call for call in self._calls.values() if call.replica == replica]
+        for call in calls:
+            self.ended(call.request_id, call.connection)
+        return calls
+
     def all(self) -> list[OwnedCall]:
         return list(self._calls.values())

@@ -14,7 +14,7 @@ from collections.abc import AsyncIterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 import structlog
-from tieline_protocol import frontend, jetstream, jsontext, subjects
+from tieline_protocol import frontend, jetstream, jsontext, leases, subjects
 from tieline_protocol.bus import Bus, Received
 from tieline_protocol.errors import BadMessage, Code, Refused, TielineError, Unavailable
 from tieline_protocol.frontend import ACTIONS
@@ -74,7 +74,8 @@ class Remotes:
             subjects.bucket_key(subjects.BUCKET_REMOTES, ">"), self._written, on_lost=self.check_all
         )
         try:
-            yield
+            async with leases.watching(self._bus, self._process_ended):
+                yield
         finally:
             await writes.close()
             await calls.close()
@@ -217,6 +218,10 @@ class Remotes:
         }
         viewer.socket.answer(frontend.notification("remote-call", facts, value.get("traceparent")))
 
+    async def _process_ended(self, process: str) -> None:
+        for call in self.calls.replica_ended(process):
+            self._cancelled_at_owner(call, "unavailable")
+
     def _cancelled_at_owner(self, call: OwnedCall, reason: str) -> None:
         viewer = self._viewers.get(call.connection)
         if viewer is not None:
@@ -261,6 +266,8 @@ class Remotes:
                 log.info("a remote was taken over", connection=lost.connection, user=viewer.user)
                 viewer.socket.answer(frontend.notification("remote-replaced", {"remotename": lost.name}))
         for missing in verdict.missing:
+            for call in self.calls.closed(missing.connection):  # they fell with the registration
+                self._cancelled_at_owner(call, "disconnected")
             await self._again(missing)
 
     async def _again(self, missing: Registered) -> None:

@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 from tieline_protocol.bus import BusSettings
+from tieline_protocol.lease import Terms
 from tieline_protocol.service import Common, run
 
 from tieline_remotes.addresses import networks
@@ -39,6 +40,9 @@ def serve(
         ),
     ] = "",
     drain: Annotated[float, typer.Option(envvar="TIELINE_DRAIN_SECONDS")] = 20.0,
+    lease_seconds: Annotated[
+        int, typer.Option(envvar="TIELINE_LEASE_SECONDS", min=2, help="until a silent process counts as dead")
+    ] = 8,
     health_host: Annotated[str, typer.Option(envvar="TIELINE_HEALTH_HOST")] = "127.0.0.1",
     health_port: Annotated[int, typer.Option(envvar="TIELINE_HEALTH_PORT")] = 0,
     ready_file: Annotated[Path | None, typer.Option(envvar="TIELINE_READY_FILE")] = None,
@@ -61,6 +65,7 @@ def serve(
         ),
         allowed=allowed,
         drain=drain,
+        lease=Terms(lease_seconds),
         replicas=replicas,
         declare=declare,
     )

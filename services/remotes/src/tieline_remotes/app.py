@@ -54,5 +54,5 @@ async def leased(connected: bus.Bus, config: Config) -> AsyncIterator[leases.Pro
         await streams.ensure(connected, streams.StreamLimits(replicas=config.replicas), update=False)
     else:
         await streams.wait(connected)
-    async with leases.holding(connected, "remotes") as lease:
+    async with leases.holding(connected, "remotes", config.lease) as lease:
         yield lease

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from tieline_protocol.bus import BusSettings
+from tieline_protocol.lease import Terms
 
 from tieline_remotes.addresses import Network
 
@@ -16,5 +17,6 @@ class Config:
     bus: BusSettings
     allowed: tuple[Network, ...] = ()
     drain: float = 20.0
+    lease: Terms = field(default_factory=Terms)
     replicas: int = 1  # of streams
     declare: bool = True  # make streams and buckets, or wait until somebody has

@@ -144,8 +144,10 @@ class Remotes:
 
     async def call(self, received: Received) -> bytes | None:
         """Start a call. What comes back goes to the reply subject: accepted, beats, progress, one final."""
-        if not self._lease.may_act() or not received.reply:
+        if not received.reply:
             return None
+        if not self._lease.may_act():  # nothing ran, and silence would cost whoever waits ten seconds
+            return refusal(Unavailable("this replica is not sure to be alive, try again"))
         loop = asyncio.get_running_loop()
         try:
             request = Request.decode(received.data)
