@@ -147,7 +147,7 @@ BUS: Live[Bus] = Live(
         Family("tieline_bus_unsent_bytes", "Bytes that the broker has not taken yet", ("connection",)),
         Family("tieline_bus_requests_in_flight", "Requests that wait for an answer", ("connection",)),
         Family("tieline_bus_messages", "Messages read and written", ("connection", "way"), "counter"),
-        Family("tieline_bus_bytes", "Their payloads' bytes", ("connection", "way"), "counter"),
+        Family("tieline_bus_bytes", "Payload bytes read and written", ("connection", "way"), "counter"),
     ],
     _bus,
 )
@@ -185,9 +185,13 @@ _ENDPOINT = ("service", "endpoint")
 ENDPOINTS: Live[Services] = Live(
     [
         Family("tieline_rpc_requests", "Requests to endpoints of services", _ENDPOINT, "counter"),
-        Family("tieline_rpc_errors", "Those that were refused or failed", _ENDPOINT, "counter"),
-        Family("tieline_rpc_seconds", "Time that they took, all together", _ENDPOINT, "counter"),
-        Family("tieline_rpc_in_flight", "Those under way", _ENDPOINT),
+        Family(
+            "tieline_rpc_errors", "Requests to endpoints that were refused or failed", _ENDPOINT, "counter"
+        ),
+        Family(
+            "tieline_rpc_seconds", "Time that requests to endpoints took, all together", _ENDPOINT, "counter"
+        ),
+        Family("tieline_rpc_in_flight", "Requests to endpoints under way", _ENDPOINT),
     ],
     _endpoints,
 )
@@ -228,10 +232,14 @@ def _log(publisher: EventPublisher) -> Iterator[Sample]:
 LOGS: Live[EventPublisher] = Live(
     [
         Family("tieline_log_open", "Logs that this process writes", ("log",)),
-        Family("tieline_log_unconfirmed_bytes", "Published and not confirmed by JetStream", ("log",)),
-        Family("tieline_log_unconfirmed_batches", "The same in batches", ("log",)),
-        Family("tieline_log_unconfirmed_events", "The same in events", ("log",)),
-        Family("tieline_log_window_fill_ratio", "Of the fullest window", ("log",), most=True),
+        Family("tieline_log_unconfirmed_bytes", "Bytes published and not confirmed by JetStream", ("log",)),
+        Family(
+            "tieline_log_unconfirmed_batches", "Batches published and not confirmed by JetStream", ("log",)
+        ),
+        Family("tieline_log_unconfirmed_events", "Events published and not confirmed by JetStream", ("log",)),
+        Family(
+            "tieline_log_window_fill_ratio", "How full the fullest window of a log is", ("log",), most=True
+        ),
         Family("tieline_log_waiting_bytes", "Events that wait for room in their window", ("log",)),
         Family(
             "tieline_log_unconfirmed_seconds",

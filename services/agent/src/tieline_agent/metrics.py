@@ -15,7 +15,9 @@ if TYPE_CHECKING:
 _SECONDS = (0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 15, 30, 60, 120, 300, 600)
 
 RUNS = Counter("tieline_agent_runs", "Runs that ended, by how they ended", ["reason"])
-RUN_SECONDS = Histogram("tieline_agent_run_seconds", "From a run's begin to its end", buckets=_SECONDS)
+RUN_SECONDS = Histogram(
+    "tieline_agent_run_seconds", "From the beginning of a run to its end", buckets=_SECONDS
+)
 TOKENS = Counter("tieline_agent_tokens", "Tokens of runs that ended here", ["direction"])
 MODEL = Counter("tieline_model_requests", "Answers asked of the model, by how that ended", ["outcome"])
 MODEL_RETRIES = Counter(
@@ -56,7 +58,7 @@ THREADS: Live[Threads] = Live(
         Family("tieline_agent_threads", "Threads that this process owns"),
         Family("tieline_runs_waiting", "Runs that were asked for and have not begun"),
         Family("tieline_runs_running", "Runs under way"),
-        Family("tieline_run_oldest_seconds", "Since the longest of them began", most=True),
+        Family("tieline_run_oldest_seconds", "Since the oldest run under way began", most=True),
     ],
     _threads,
 )

@@ -21,7 +21,7 @@ WATCHED = Gauge("tieline_gateway_watched_logs", "Logs that the gateway is subscr
 DELIVERED_BATCHES = Counter(
     "tieline_gateway_delivered_batches", "Batches handed to viewers, one for each viewer", ["log"]
 )
-DELIVERED_BYTES = Counter("tieline_gateway_delivered_bytes", "Bytes of those batches", ["log"])
+DELIVERED_BYTES = Counter("tieline_gateway_delivered_bytes", "Bytes handed to viewers", ["log"])
 LAGGING = Gauge("tieline_gateway_lagging", "Followed logs that are being caught up", ["log"])
 LEFT_FAN_OUT = Counter(
     "tieline_gateway_left_fan_out", "Times that a viewer did not read fast enough to be served live", ["log"]
@@ -86,7 +86,9 @@ GATEWAY: Live[Gateway] = Live(
         ),
         Family("tieline_gateway_requests_in_flight", "Requests of frontends that are not answered yet"),
         Family("tieline_gateway_stuck_viewers", "Viewers whose sockets are full"),
-        Family("tieline_gateway_stuck_seconds", "For how long the longest of them", most=True),
+        Family(
+            "tieline_gateway_stuck_seconds", "For how long the longest of these sockets is full", most=True
+        ),
         Family("tieline_gateway_calls_in_flight", "Remote calls under way, made or served here", ("side",)),
         Family("tieline_gateway_tasks", "Requests, catch-ups and other work under way"),
         Family(

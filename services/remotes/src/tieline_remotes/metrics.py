@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 CALLS = Counter("tieline_remote_calls", "Remote calls that ended, by how they ended", ["outcome"])
 SECONDS = Histogram(
     "tieline_remote_call_seconds",
-    "From a call's begin to its end",
+    "From the beginning of a call to its end",
     buckets=(0.002, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 600),
 )
 DROPPED = Counter("tieline_remote_answers_dropped", "Results that were late, second or from somebody else")
@@ -31,7 +31,7 @@ def _remotes(remotes: Remotes) -> Iterator[Sample]:
 REMOTES: Live[Remotes] = Live(
     [
         Family("tieline_remote_calls_in_flight", "Remote calls under way"),
-        Family("tieline_remote_call_oldest_seconds", "Since the longest of them began", most=True),
+        Family("tieline_remote_call_oldest_seconds", "Since the oldest call under way began", most=True),
         Family("tieline_remotes_remembered", "Registrations that are answered from memory"),
     ],
     _remotes,

@@ -22,7 +22,7 @@ TAKEN = Counter(
 )
 TURNS = Counter("tieline_streams_turns_ended", "Turns that ended, by how they ended", ["reason"])
 COMMANDS = Counter("tieline_streams_commands", "Commands to sessions", ["action", "outcome"])
-SECONDS = Histogram("tieline_streams_command_seconds", "Time that they took", ["action"])
+SECONDS = Histogram("tieline_streams_command_seconds", "Time that commands to sessions took", ["action"])
 
 
 def _sessions(sessions: Sessions) -> Iterator[Sample]:
@@ -55,7 +55,7 @@ SESSIONS: Live[Sessions] = Live(
         Family("tieline_streams_sessions", "Sessions that this process owns", ("state",)),
         Family("tieline_streams_connections", "Sockets to daemons, by how they are", ("stream", "state")),
         Family("tieline_streams_turns", "Turns that have not ended", ("state",)),
-        Family("tieline_streams_turns_stalled", "Those whose agents have said nothing for minutes"),
+        Family("tieline_streams_turns_stalled", "Turns whose agents have said nothing for minutes"),
         Family("tieline_streams_turn_silence_seconds", "The longest silence of an agent at work", most=True),
         Family("tieline_streams_permissions_open", "Decisions that agents wait for"),
         Family("tieline_streams_questions_open", "Questions of agents without an answer"),
