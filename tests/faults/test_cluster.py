@@ -65,8 +65,13 @@ def missing(playing: Sequence[Player], confirmed: dict[Place, int]) -> list[str]
 async def kill_leaders(cluster: Cluster, bus: Bus, times: int) -> list[float]:
     """One after the other, each back before the next; how long the log had no leader."""
     away = []
+    streams = (
+        subjects.STREAM_AGENT,
+        subjects.bucket_stream(subjects.BUCKET_PROCESSES),  # without it no lease is renewed
+        subjects.STREAM_WORKSPACE,
+    )
     for number in range(times):
-        stream = (subjects.STREAM_AGENT, subjects.STREAM_WORKSPACE)[number % 2]
+        stream = streams[number % len(streams)]
         leader = await cluster.leader(bus, stream)
         began = time.monotonic()
         await cluster.nodes[leader].kill()
@@ -92,7 +97,7 @@ async def play(directory: Path, kills: int) -> None:
         async with asyncio.TaskGroup() as group:
             killing = group.create_task(kill_leaders(cluster, bus, kills), name="kill")
             for player in playing:
-                group.create_task(player.work(killing.done), name=f"work of {player.seed}")
+                group.create_task(player.work(killing), name=f"work of {player.seed}")
                 group.create_task(write(player, killing.done), name=f"shell of {player.seed}")
         began = time.monotonic()
         await asyncio.gather(*(player.settle() for player in playing))

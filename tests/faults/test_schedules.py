@@ -28,7 +28,7 @@ async def play(world: World, round: int) -> None:
         async with asyncio.TaskGroup() as group:
             dying = group.create_task(world.suffer(deaths), name="deaths")
             for player in playing:
-                group.create_task(player.work(dying.done), name=f"work of {player.seed}")
+                group.create_task(player.work(dying), name=f"work of {player.seed}")
                 group.create_task(
                     player.suffer(schedule.troubles(player.seed, SECONDS)), name=f"trouble of {player.seed}"
                 )

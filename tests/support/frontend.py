@@ -99,7 +99,7 @@ class Frontend:
             option_id=option["option_id"],
         )
 
-    async def wait(self, found: Callable[[], Any], timeout: float, what: str) -> Any:
+    async def wait(self, found: Callable[[], Any], timeout: float, what: str, every: float = 0.01) -> Any:
         """Wait until a function gives something true; what ended a subscription ends this too."""
 
         def look() -> Any:
@@ -109,7 +109,7 @@ class Frontend:
             return found()
 
         try:
-            return await eventually(look, timeout)
+            return await eventually(look, timeout, every)
         except AssertionError:
             heard = "\n".join(f"{event.log} {str(event.body)[:160]}" for event in self.events[-40:])
             raise AssertionError(f"waited {timeout:g} s for {what}; heard last:\n{heard}") from None

@@ -7,8 +7,10 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
+from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 from tieline import TielineError
 
@@ -25,6 +27,7 @@ from tests.support.workers import Worker, Workers
 START = {"agent": "start", "workspace": "start"}
 _PASSING = ("disconnected", "unavailable", "timeout", "conflict")
 _AGAIN = 0.2
+_EVERY = 0.03
 _ENDED = 60.0  # s, of whatever is waited for
 
 
@@ -57,12 +60,12 @@ class World:
 
 
 @contextlib.asynccontextmanager
-async def world(directory: Path, replicas: dict[str, int]) -> AsyncIterator[World]:
+async def world(directory: Path, replicas: dict[str, int], **options: Sequence[str]) -> AsyncIterator[World]:
     """Everything, running, with one broker behind a link."""
     async with (
         NatsServer(directory / "nats") as nats,
         Link("127.0.0.1", nats.port) as broker,
-        world_at(f"nats://127.0.0.1:{broker.port}", directory, replicas) as made,
+        world_at(f"nats://127.0.0.1:{broker.port}", directory, replicas, **options) as made,
     ):
         made.nats, made.broker = nats, broker
         yield made
@@ -84,15 +87,20 @@ async def world_at(
 
 async def insist(work: Callable[[], Awaitable[object]]) -> None:
     """As a user's page does: what was lost on the way is asked again."""
-    async with asyncio.timeout(_ENDED):
-        while True:
-            try:
-                await work()
-                return
-            except TielineError as exc:
-                if exc.code not in _PASSING:
-                    raise
-            await asyncio.sleep(_AGAIN)
+    refused: TielineError | None = None
+    try:
+        async with asyncio.timeout(_ENDED):
+            while True:
+                try:
+                    await work()
+                    return
+                except TielineError as exc:
+                    if exc.code not in _PASSING:
+                        raise
+                    refused = exc
+                await asyncio.sleep(_AGAIN)
+    except TimeoutError:
+        raise AssertionError(f"for {_ENDED:g} s in vain: {refused}") from refused
 
 
 class Player:
@@ -108,6 +116,10 @@ class Player:
         self.asked: list[str] = []
         self.slowest = 0.0  # s from a prompt to its end
         self.late: Frontend | None = None
+        self._looked = 0  # events of the front's that were looked at
+        self._ends: Counter[str] = Counter()
+        self._open: list[dict[str, Any]] = []  # permissions, as the screen shows them
+        self._last_line = ""
 
     @property
     def worker(self) -> Worker:
@@ -117,11 +129,12 @@ class Player:
         self.session = await self.front.open()
         await self.front.watch(self.session, cursors=START)
 
-    async def work(self, enough: Callable[[], bool]) -> None:
+    async def work(self, enough: asyncio.Future[Any], pause: float = 0) -> None:
         """Prompt after prompt until it is enough, and one more."""
         number, over = 0, False
         while not over:
-            over = enough()
+            await asyncio.wait([enough], timeout=pause)
+            over = enough.done()
             began = time.monotonic()
             await self.prompt(schedule.prompt(self.seed, number), f"m{number}")
             self.slowest = max(self.slowest, time.monotonic() - began)
@@ -129,35 +142,55 @@ class Player:
 
     async def prompt(self, text: str, message: str) -> None:
         """A prompt, to the end of its turn. What certainly never reached the agent is asked again."""
+        try:
+            await self._prompt(text, message)
+        except AssertionError as exc:
+            told = "\n".join(
+                str(one.body) for one in self.front.of("turn", "epoch", "connection", "session")[-30:]
+            )
+            worker = self.worker
+            state = f"busy {worker.busy}, generation {worker.generation}, open {worker.open()}"
+            exc.add_note(
+                f"seed {self.seed}, {self.session}, {message} {text!r}; the agent: {state}; heard:\n{told}"
+            )
+            raise
+
+    async def _prompt(self, text: str, message: str) -> None:
         self.asked.append(text)
         payload = {"text": text, "client_message_id": message}
         while True:
-            before = self._ends(message)
+            before = self._ends[message]
 
             def ended(before: int = before) -> bool:
-                return self._ends(message) > before
+                self._look()
+                return self._ends[message] > before
 
             await insist(lambda: self.front.ask("agent.prompt", self.session, **payload))
             answering = asyncio.create_task(self._answer(), name=f"answers of {self.seed}")
             try:
-                await self.front.wait(ended, _ENDED, f"the end of {message}")
+                await self.front.wait(ended, _ENDED, f"the end of {message}", _EVERY)
             finally:
                 answering.cancel()
                 await asyncio.wait([answering])
             if text in self.worker.prompts:
                 return
 
-    def _ends(self, message: str) -> int:
-        return sum(
-            one.body.get("client_message_id") == message and one.body["state"] == "ended"
-            for one in self.front.of("turn")
-        )
+    def _look(self) -> None:
+        """What the screen shows now."""
+        for event in self.front.events[self._looked :]:
+            if event.type == "turn" and event.body["state"] == "ended":
+                self._ends[event.body.get("client_message_id", "")] += 1
+            elif event.type == "permissions":
+                self._open = event.body["open"]
+            elif event.type == "shell_output":
+                self._last_line = (self._last_line + event.body["data"])[-40:]
+        self._looked = len(self.front.events)
 
     async def _answer(self) -> None:
         """Allow whatever the screen shows as open."""
         while True:
-            sets = self.front.of("permissions")
-            for one in sets[-1].body["open"] if sets else []:
+            self._look()
+            for one in self._open:
                 names = {name: one[name] for name in ("request_id", "pending_id")}
                 with contextlib.suppress(TielineError):  # answered, or not reached: the screen will show it
                     await self.front.ask(
@@ -180,7 +213,12 @@ class Player:
         """Until the screen shows the last line that the shell writes."""
         self.worker.write(1)
         last = self.worker.shell.splitlines(keepends=True)[-1]
-        await self.front.wait(lambda: self.front.screen.endswith(last), _ENDED, last)
+
+        def shown() -> bool:
+            self._look()
+            return self._last_line.endswith(last)
+
+        await self.front.wait(shown, _ENDED, last, _EVERY)
 
     async def compare(self, late: Frontend) -> None:
         """Let another viewer read all of it from the start."""
@@ -215,7 +253,9 @@ async def players(world: World, seeds: Sequence[int]) -> AsyncIterator[list[Play
     async with contextlib.AsyncExitStack() as stack:
         made = []
         for seed in seeds:
-            link = await stack.enter_async_context(Link("127.0.0.1", world.stack.port))
+            link = await stack.enter_async_context(
+                Link("127.0.0.1", world.stack.ports[seed % len(world.stack.ports)])
+            )
             user = f"user{seed}"
             front = await stack.enter_async_context(world.stack.frontend(user, link.port))
             made.append(Player(world, seed, user, front, link))

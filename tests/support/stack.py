@@ -49,15 +49,15 @@ class Stack:
         self.services: dict[str, Process] = {}
         self.workspaces = directory / "workspaces"
         self.agent_state = directory / "agent-state"
-        self.port = free_ports(1)[0]
         self._control = control
         self._replicas = replicas or {"streams": 1, "gateway": 1, "remotes": 1, "agent": 1}
+        self.ports = free_ports(self._replicas.get("gateway", 0))  # of the gateways
         self._options = options or {}
         self._nonce = secrets.token_hex(8)
 
     def frontend(self, user: str = "ada@example.org", port: int = 0) -> Frontend:
-        """Another one, directly or by a `port` that leads to the gateway."""
-        url = f"ws://127.0.0.1:{port or self.port}/ws"
+        """Another one, at the first gateway or at a `port` that leads to some gateway."""
+        url = f"ws://127.0.0.1:{port or self.ports[0]}/ws"
         return Frontend(url, tokens.mint(_SECRET, user, time.time()))
 
     def names(self, kind: str) -> list[str]:
@@ -139,20 +139,21 @@ class Stack:
         (self.directory / "executors.json").write_text(json.dumps(executors))
 
     def _service(self, kind: str, name: str) -> Process:
-        options: dict[str, list[str]] = {
-            "streams": ["--executors-file", str(self.directory / "executors.json")],
-            "gateway": [
-                *("--port", str(self.port)),
-                *("--jwt-secret-file", str(self.directory / "secret")),
-                *("--allow-no-origin", "--drain-seconds", "0.2"),
-            ],
-            "remotes": ["--drain", "0.2"],
-            "agent": ["--drain", "0.2", "--openai-base-url", "http://127.0.0.1:9/v1"],
-        }
-        args = [*options[kind], *self._options.get(kind, ()), "--nats-url", self.broker]
+        options: list[str] = []
+        if kind == "streams":
+            options = ["--executors-file", str(self.directory / "executors.json")]
+        elif kind == "gateway":
+            secret = str(self.directory / "secret")
+            options = ["--port", str(self._port_of(name)), "--jwt-secret-file", secret, "--allow-no-origin"]
+        elif kind == "agent":
+            options = ["--openai-base-url", "http://127.0.0.1:9/v1"]
+        args = [*options, *self._options.get(kind, ()), "--nats-url", self.broker]
         return Process(
             f"tieline_{kind}", self.directory, [*args, "--log-format", "text"], name=name, timeout=40
         )
+
+    def _port_of(self, gateway: str) -> int:
+        return self.ports[int(gateway.partition("-")[2] or 1) - 1]
 
     def _daemon(self) -> Process:
         port = int(self._daemon_url.rpartition(":")[2])

@@ -152,6 +152,11 @@ class Workers(Agentctl):
         )
         script.http["GET", "/api/v1/processes"] = lambda _: (200, [])
 
+    @property
+    def open_sockets(self) -> int:
+        """All connections that somebody holds to it."""
+        return len(self._writers)
+
     def _by(self, asked: Asked) -> Worker:
         return self.of.setdefault(asked.headers["x-instance-id"], Worker())
 
