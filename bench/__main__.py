@@ -10,7 +10,7 @@ import time
 from pathlib import Path
 from types import ModuleType
 
-from bench import agent, calls, fanout, flood, idle, pipeline, results
+from bench import agent, calls, durable, fanout, flood, idle, pipeline, replay, results, takeover
 from bench.measure import Figure, Goal
 from bench.workers import BenchError
 
@@ -22,6 +22,9 @@ SUITES: list[tuple[ModuleType, tuple[Goal, ...]]] = [
     (calls, (calls.RATE, calls.LATENCY)),
     (agent, (agent.GOAL,)),
     (idle, (idle.GOAL,)),
+    (replay, (replay.GOAL,)),
+    (durable, (durable.GOAL,)),
+    (takeover, (takeover.SIGTERM, takeover.SIGKILL)),
 ]
 
 

@@ -22,6 +22,7 @@ from bench.credit import Credit, credit
 from bench.workers import PATIENCE, BenchError, Handler, serve_async
 
 _BATCH = 32 * 1024
+_STREAM = subjects.STREAM_AGENT
 _VIEWER_WINDOW = 512 * 1024  # what one viewer may be behind: below every bound that a viewer has
 
 
@@ -93,8 +94,8 @@ class Owner:
         self._batches.append((len(held), message))
         return len(frames)
 
-    async def publish(self) -> dict[str, Any]:
-        """Publish what was prepared, as fast as it is confirmed and received."""
+    async def publish(self, watched: bool = True, stored: bool = True) -> dict[str, Any]:
+        """Publish what was prepared, as fast as it is confirmed (if it is `stored`) and received (if `watched`)."""
         subject = subjects.event(self._user, self._session, "agent", "message_chunk")
         inbox = self._bus.inbox()
         self._credit.begin()
@@ -114,22 +115,32 @@ class Owner:
         sent = 0
         async with asyncio.timeout(PATIENCE):
             for number, (_, message) in enumerate(self._batches):
-                while number - len(sequences) >= in_flight:
+                while stored and number - len(sequences) >= in_flight:
                     self._confirmed.clear()
                     await self._confirmed.wait()
-                await self._credit.until(sent)
-                await self._bus.publish(subject, message, f"{inbox}.{number}")
+                if watched:
+                    await self._credit.until(sent)
+                await self._bus.publish(subject, message, f"{inbox}.{number}" if stored else "")
                 sent += len(message) - batch.PREFIX_SIZE
-            while len(sequences) < len(self._batches):
+            while stored and len(sequences) < len(self._batches):
                 self._confirmed.clear()
                 await self._confirmed.wait()
         await listening.close()
         if sequences != sorted(sequences):
             raise BenchError("acknowledgements out of order")
         head = self._heads["agent"]
-        last = head.last + sum(count for count, _ in self._batches)
-        self._heads["agent"] = messages.LogHead(epoch=head.epoch, last=last, confirmed=last, at=sequences[-1])
+        if stored:
+            last = head.last + sum(count for count, _ in self._batches)
+            self._heads["agent"] = messages.LogHead(
+                epoch=head.epoch, last=last, confirmed=last, at=sequences[-1]
+            )
         return {"began": began}
+
+    async def keep(self, stored: bool) -> dict[str, Any]:
+        """Whether the broker keeps what is published from now on; what it has it keeps anyway."""
+        config = next(one for one in streams.event_streams(streams.StreamLimits()) if one["name"] == _STREAM)
+        await jetstream.ensure_stream(self._bus, config if stored else {**config, "subjects": ["bench.kept"]})
+        return {}
 
     async def _command(self, received: bus.Received) -> bytes | None:
         if subjects.command_action(received.subject) != subjects.HEAD:
@@ -153,6 +164,7 @@ async def main() -> AsyncIterator[Mapping[str, Handler]]:
             "own": owner.own,
             "prepare": owner.prepare,
             "publish": owner.publish,
+            "keep": owner.keep,
             "release": owner.release,
         }
 

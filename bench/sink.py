@@ -8,7 +8,7 @@ import socket
 import time
 from typing import Any
 
-from bench import events
+from bench import cursors, events
 from bench.credit import Teller
 from bench.rawviewer import RawViewer
 from bench.workers import PATIENCE, BenchError, serve
@@ -23,6 +23,7 @@ _LET_GATHER = (
 )
 
 _viewers: list[RawViewer] = []
+_epochs: dict[RawViewer, int] = {}  # of the owner that each viewer heard last
 
 
 def join(
@@ -46,7 +47,7 @@ def leave() -> dict[str, Any]:
     return {}
 
 
-def swallow(total: int, tail: str, credit_port: int) -> dict[str, Any]:
+def swallow(total: int, tail: str, credit_port: int, gather: float = _LET_GATHER) -> dict[str, Any]:
     """Receive exactly `total` bytes on each connection, ending in `tail`; says when the last one had them."""
     ending = base64.b64decode(tail)
     got = {viewer.sock.fileno(): 0 for viewer in _viewers}
@@ -61,7 +62,7 @@ def swallow(total: int, tail: str, credit_port: int) -> dict[str, Any]:
         poll.register(descriptor, select.EPOLLIN)
     deadline = time.monotonic() + PATIENCE
     while left:
-        time.sleep(_LET_GATHER)
+        time.sleep(gather)
         ready = poll.poll(0.05)
         for descriptor, _ in ready:
             have = got[descriptor]
@@ -96,6 +97,55 @@ def count(wanted: int, least: int) -> dict[str, Any]:
     first, last, number = _viewers[0].count(wanted, least)
     ended = time.monotonic()
     return {"ended": ended, "first": first.decode(), "last": last.decode(), "events": number}
+
+
+def replay(url: str, token: str, subscribe: dict[str, Any], wanted: int, least: int) -> dict[str, Any]:
+    """Come late: seconds from the subscription to the last of `wanted` big events, and the heads of both ends."""
+    leave()
+    viewer = RawViewer(url)
+    _viewers.append(viewer)
+    viewer.request("auth", {"token": token})
+    began = time.monotonic()
+    viewer.request("session.subscribe", subscribe)
+    first, last, number = viewer.count(wanted, least)
+    seconds = time.monotonic() - began
+    leave()
+    return {"seconds": seconds, "first": first.decode(), "last": last.decode(), "events": number}
+
+
+def hear(url: str, token: str, sessions: list[str]) -> dict[str, Any]:
+    """A viewer of each session's agent log; returns once each has heard its daemon."""
+    leave()
+    for session in sessions:
+        viewer = RawViewer(url, buffer=65_536)
+        _viewers.append(viewer)
+        viewer.request("auth", {"token": token})
+        subscribe = {"session_id": session, "logs": ["agent"], "cursors": {"agent": "now"}}
+        viewer.request("session.subscribe", subscribe)
+    return hear_next()
+
+
+def hear_next() -> dict[str, Any]:
+    """Wait until each viewer has heard its daemon through a newer owner than before; says when the last one had."""
+    waiting = {viewer.sock.fileno(): viewer for viewer in _viewers}
+    poll = select.epoll()
+    for descriptor in waiting:
+        poll.register(descriptor, select.EPOLLIN)
+    deadline = time.monotonic() + PATIENCE
+    while waiting:
+        for descriptor, _ in poll.poll(1):
+            viewer = waiting[descriptor]
+            for text in viewer.arrived():
+                where = cursors.cursor(text[:512].decode(errors="replace"))
+                if where is not None and events.sent_at(text) and where.epoch > _epochs.get(viewer, 0):
+                    _epochs[viewer] = where.epoch
+                    poll.unregister(descriptor)
+                    del waiting[descriptor]
+                    break
+        if time.monotonic() > deadline:
+            raise BenchError(f"{len(waiting)} viewers heard nobody")
+    poll.close()
+    return {"ended": time.monotonic()}
 
 
 def latencies(wanted: int) -> dict[str, Any]:
@@ -177,6 +227,9 @@ if __name__ == "__main__":
             "leave": leave,
             "swallow": swallow,
             "count": count,
+            "replay": replay,
+            "hear": hear,
+            "hear_next": hear_next,
             "latencies": latencies,
             "watch": watch,
             "follow": follow,

@@ -131,6 +131,7 @@ class Daemon:
         self.control_port = 0
         self._newest = ""
         self._ports: dict[str, Instance] = {}
+        self._talking: asyncio.Task[None] | None = None
 
     @contextlib.asynccontextmanager
     async def serving(self) -> AsyncIterator[None]:
@@ -144,6 +145,8 @@ class Daemon:
         try:
             yield
         finally:
+            if self._talking is not None:
+                self._talking.cancel()
             server.close()
             for instance in [*self.instances.values(), *self._spare]:
                 instance.close()
@@ -245,6 +248,20 @@ class Daemon:
             await asyncio.sleep(_FLOOD_TICK)
         return {"bytes": written, "skipped": skipped, "seconds": time.monotonic() - began}
 
+    async def talk(self, every: float) -> dict[str, Any]:
+        """From now on each instance writes a small event every so many seconds to whoever reads its agent stream."""
+
+        async def talking() -> None:
+            while True:
+                for instance in self.instances.values():
+                    stream = instance.streams.get("agent")
+                    if stream is not None and stream.open:
+                        stream.write(events.frames(events.tool_update(time.monotonic_ns()), 1))
+                await asyncio.sleep(every)
+
+        self._talking = asyncio.create_task(talking(), name="talk")
+        return {}
+
     async def beat(self, instance: str, count: int, every: float) -> dict[str, Any]:
         """Write small events, one every so many seconds, each saying when it was written."""
         stream = await self.instances[instance].stream("agent")
@@ -268,6 +285,7 @@ async def main() -> AsyncIterator[Mapping[str, Handler]]:
             "send": daemon.send,
             "flood": daemon.flood,
             "beat": daemon.beat,
+            "talk": daemon.talk,
         }
 
 
