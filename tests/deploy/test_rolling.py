@@ -7,7 +7,6 @@ import contextlib
 import signal
 from collections.abc import AsyncIterator, Iterator
 from dataclasses import dataclass
-from typing import Any
 
 import httpx
 import pytest
@@ -16,7 +15,8 @@ from websockets.exceptions import InvalidStatus
 
 from tests.support.deployment import Deployment
 from tests.support.eventually import eventually
-from tests.support.gateway import Raw, frontend
+from tests.support.gateway import Raw
+from tests.support.people import joined, permission, turns_end_as_if_nothing_had_been
 from tests.support.process import Process
 from tests.support.raw_remote import asked, call, ended, register, say
 
@@ -35,13 +35,6 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Deployment]:
     asyncio.run(deployment.__aenter__())
     yield deployment
     asyncio.run(deployment.__aexit__())
-
-
-@contextlib.asynccontextmanager
-async def joined(url: str, token: str) -> AsyncIterator[Raw]:
-    async with frontend(url, auth=False) as raw:
-        assert (await raw.ask("auth", {"token": token}))["type"] == "response"
-        yield raw
 
 
 @dataclass
@@ -83,14 +76,6 @@ async def busy(cluster: Deployment, beside: str) -> AsyncIterator[Busy]:
                 await caller.ask("session.close", {"session_id": session}, timeout=20)
 
 
-def events(front: Raw, session: str, kind: str) -> list[dict[str, Any]]:
-    return [one["event"] for one in front.of("agent", session) if one["event"].get("type") == kind]
-
-
-def permission(front: Raw, session: str) -> dict[str, Any] | None:
-    return next(iter(events(front, session, "permission_request")), None)
-
-
 async def status(url: str) -> int:
     async with httpx.AsyncClient(trust_env=False, timeout=5) as http:
         try:
@@ -126,31 +111,6 @@ async def told_to_go(process: Process) -> tuple[list[int], list[int]]:
         assert loop.time() < began + _GRACE, process.tail()
         await asyncio.sleep(0.02)
     return ready, port
-
-
-async def turns_end_as_if_nothing_had_been(front: Raw, sessions: list[str]) -> None:
-    for session in sessions:
-        asking = permission(front, session)
-        assert asking is not None
-        option = next(one for one in asking["permission_options"] if str(one["kind"]).startswith("allow"))
-        answer = {
-            "session_id": session,
-            "request_id": asking.get("request_id"),
-            "pending_id": asking.get("pending_id"),
-            "option_id": option["option_id"],
-        }
-        answer = {key: value for key, value in answer.items() if value is not None}
-        assert (await front.ask("agent.permissions.respond", answer, timeout=20))["type"] == "response"
-
-        def ends(session: str = session) -> list[dict[str, Any]]:
-            return [one for one in events(front, session, "turn") if one["state"] == "ended"]
-
-        (end,) = await front.until(ends, 30)
-        assert end["reason"] == "end_turn"
-        text = "".join(one["text"] for one in events(front, session, "message_chunk"))
-        assert "one" in text
-        assert "two" in text
-        assert "gap" not in {one["event"].get("type") for one in front.of("agent", session)}
 
 
 @pytest.mark.parametrize("service", ["gateway", "remotes", "agent", "streams"])
