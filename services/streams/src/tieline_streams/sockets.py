@@ -202,9 +202,11 @@ class Socket(WSListener):
             until = self._loop.time() + every
             while (now := self._loop.time()) < until:
                 # A process that slept has heard nothing, and knows nothing of the daemon.
-                if self._reading and self._may_act() and now - self._heard > dead:
+                left = self._heard + dead - now if self._reading and self._may_act() else every
+                if left <= 0:
                     self.drop(f"nothing heard for {dead:g} s", WSCloseCode.GOING_AWAY)
-                done, _ = await asyncio.wait([self.lost], timeout=min(until - now, dead / 4))
+                    left = every
+                done, _ = await asyncio.wait([self.lost], timeout=min(until - now, left))
                 if done:
                     return self.lost.result()
 
