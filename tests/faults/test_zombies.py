@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable
 
 import pytest
+from tieline_protocol import jetstream, subjects
 from tieline_protocol.bus import Bus
 from tieline_protocol.errors import TielineError
 
@@ -124,3 +125,34 @@ async def test_a_service_that_slept_for_20_s_does_no_harm(
 ) -> None:
     """The real limits; the broker has dropped the sleeper's connections meanwhile."""
     assert await _sleep_and_wake(bus, nats_server, daemon, replica, lease=8, asleep=20) < 1
+
+
+@pytest.mark.timeout(60)
+async def test_a_service_that_slept_with_nobody_to_replace_it_goes_on_as_a_new_owner(
+    bus: Bus, nats_server: NatsServer, daemon: ScriptedDaemon, replica: Replica
+) -> None:
+    """Nobody took the session, and nobody could know that: new sockets, a new epoch, and a gap for what it found."""
+    user = Frontend(bus)
+    processes = jetstream.Bucket(bus, subjects.BUCKET_PROCESSES)
+
+    async def expired() -> bool:
+        return not await processes.entries(subjects.process_key("*"))
+
+    async with replica("alone", nats_server.url, "--lease-seconds", "2") as alone:
+        await user.open()
+        await user.command("agent.prompt", {"text": "x"})
+        daemon.text("one ")
+        await user.until("agent", "message_chunk")
+        put_to_sleep(alone)
+        await eventually(expired, 15)
+        daemon.text("given to the sleeper ")
+        alone.signal(signal.SIGCONT)
+        await eventually(lambda: len(daemon.agent) == len(daemon.workspace) == 2, 15)
+        daemon.text("two")
+        daemon.finish()
+        await user.until("agent", "turn", 10, state="ended", reason="end_turn")
+        await eventually(lambda: _told(user, 1), 10)
+
+    assert await texts(user) == ["one ", "two"]
+    assert [one["clean"] for one in await user.events("agent", "epoch")] == [True, False]
+    assert daemon.prompts() == ["x"]
