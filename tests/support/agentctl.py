@@ -15,7 +15,7 @@ import struct
 import uuid
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Self
 from urllib.parse import parse_qsl, unquote, urlsplit
 
 from tests.support.eventually import eventually
@@ -184,7 +184,7 @@ class Agentctl:
         self._writers: set[asyncio.StreamWriter] = set()
         self.control_url = ""
 
-    async def __aenter__(self) -> Agentctl:
+    async def __aenter__(self) -> Self:
         port = await self._listen(self._control)
         self.control_url = f"http://127.0.0.1:{port}"
         return self

@@ -31,9 +31,9 @@ class Link:
     began with something: a request's path, say.
     """
 
-    def __init__(self, host: str, port: int) -> None:
+    def __init__(self, host: str, port: int, *, at: tuple[str, int] = ("127.0.0.1", 0)) -> None:
         self.target = (host, port)
-        self.port = 0
+        self.host, self.port = at
         self.connections = 0
         self.bytes: dict[Direction, int] = {"up": 0, "down": 0}
         self.rate: float | None = None  # bytes per second and direction; None = as fast as it goes
@@ -54,15 +54,19 @@ class Link:
     async def up(self) -> None:
         """Accept (again), on the same port as before."""
         assert self._server is None, "already up"
-        self._server = await asyncio.start_server(self._accept, "127.0.0.1", self.port, limit=65_536)
+        self._server = await asyncio.start_server(self._accept, self.host, self.port, limit=65_536)
         self.port = self._server.sockets[0].getsockname()[1]
 
     async def down(self, *, rst: bool = True) -> None:
         """Refuse new connections and cut those that are open."""
+        self.refuse()
+        self.cut(rst=rst)
+
+    def refuse(self) -> None:
+        """Accept nothing more; what is open stays."""
         if self._server is not None:
             self._server.close()
             self._server = None
-        self.cut(rst=rst)
 
     def cut(self, *, rst: bool = True, only: bytes = b"") -> None:
         """End all open connections, with a reset or an orderly FIN."""

@@ -179,10 +179,6 @@ class Workers(Agentctl):
         self.controlled.clear()
         worker.give()
 
-    async def __aenter__(self) -> Workers:
-        await super().__aenter__()
-        return self
-
     async def __aexit__(self, *exc: object) -> None:
         working = [worker.working for worker in self.of.values() if worker.working is not None]
         for task in working:
