@@ -181,10 +181,10 @@ class System:
         os.mkfifo(settings.lifeline, 0o600)
         self._lifeline = os.open(settings.lifeline, os.O_RDWR)
         url = f"http://127.0.0.1:{self._ports['agentctl']}"
-        files.write_whole(
-            Path(settings.executors_file),
-            json.dumps(layout.executors(settings, sys.executable, url), indent=2),
-        )
+        known = layout.executors(settings, sys.executable, url)
+        for kind, more in _added(Path(settings.data / "executors.json")).items():
+            known[kind] = {**known.get(kind, {}), **more}
+        files.write_whole(Path(settings.executors_file), json.dumps(known, indent=2))
         orphans.become_reaper()
         try:
             yield
@@ -281,6 +281,17 @@ class System:
         facts = await readiness.file(self._ready_file("gateway"))
         self._ports["gateway"] = int(facts["url"].rpartition(":")[2].partition("/")[0])
         return facts
+
+
+def _added(path: Path) -> dict[str, dict[str, Any]]:
+    """The user's own executors and agents. Streams judges what they are; here they need only be there by name."""
+    try:
+        added = json.loads(path.read_text())
+        return {kind: dict(more) for kind, more in added.items()}
+    except FileNotFoundError:
+        return {}
+    except (OSError, ValueError, AttributeError, TypeError) as exc:
+        raise StartFailed(f"{path} cannot be read: {exc}") from exc
 
 
 async def until_told(settings: Settings, say: Say) -> None:
