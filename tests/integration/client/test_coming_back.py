@@ -21,6 +21,7 @@ class Gateway:
         self.sockets: list[ServerConnection] = []
         self.answers: dict[str, Any] = {}
         self.silent: set[str] = set()
+        self.at_once: dict[str, list[tuple[str, str]]] = {}  # events (cursor, type) right behind an answer
         self.heard: asyncio.Queue[dict[str, Any]] = asyncio.Queue()
         self.url = ""
 
@@ -38,6 +39,8 @@ class Gateway:
             kind = "error" if "code" in payload else "response"
             answer = {"type": kind, "id": frame["id"], "action": frame["action"], "payload": payload}
             await socket.send(json.dumps(answer))
+            for event in self.at_once.get(frame["action"], ()):
+                await self.event(*event)
 
     def requests(self, action: str) -> list[dict[str, Any]]:
         return [frame["payload"] for frame in self.asked if frame["action"] == action]
@@ -46,8 +49,8 @@ class Gateway:
         frame = {"type": "notification", "action": action, "payload": payload}
         await self.sockets[-1].send(json.dumps(frame))
 
-    async def event(self, cursor: str, **body: Any) -> None:
-        about = {"session_id": "s1", "log": "agent", "cursor": cursor, "time": 1, "event": body}
+    async def event(self, cursor: str, type: str) -> None:
+        about = {"session_id": "s1", "log": "agent", "cursor": cursor, "time": 1, "event": {"type": type}}
         await self.say("session.event", about)
 
     def lose(self) -> None:
@@ -89,6 +92,26 @@ async def test_a_watch_goes_on_where_it_was(gateway: Gateway, client: Client) ->
         {"agent": "start"},
         {"agent": "c1"},
     ]
+
+
+async def test_events_right_behind_the_answer_are_not_asked_for_again(
+    gateway: Gateway, client: Client
+) -> None:
+    """The answer says where the watch began; the next connection goes on where it is."""
+    gateway.answers["session.subscribe"] = {"logs": {"agent": {"cursor": "c0", "reset": False}}}
+    gateway.at_once["session.subscribe"] = [("c1", "message_chunk"), ("c2", "message_chunk")]
+    events = await client.subscribe("s1", ["agent"], {"agent": "start"})
+    assert [(await anext(events)).cursor for _ in range(2)] == ["c1", "c2"]
+
+    gateway.answers["session.subscribe"] = {"logs": {"agent": {"cursor": "c2", "reset": False}}}
+    gateway.at_once["session.subscribe"] = [("c3", "message_chunk")]
+    for count in (2, 3):
+        gateway.lose()
+        await eventually(lambda count=count: len(gateway.requests("session.subscribe")) == count)
+        assert (await anext(events)).cursor == "c3"
+
+    asked = [asked["cursors"]["agent"] for asked in gateway.requests("session.subscribe")]
+    assert asked == ["start", "c2", "c3"]
 
 
 async def test_a_watch_whose_place_is_gone_is_told_to_begin_anew(gateway: Gateway, client: Client) -> None:

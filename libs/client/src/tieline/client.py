@@ -13,7 +13,7 @@ import random
 from collections.abc import AsyncIterator, Callable, Sequence
 from typing import Any, Self
 
-from tieline.connection import Connection, dial
+from tieline.connection import Connection, Told, dial
 from tieline.errors import Disconnected, TielineError
 from tieline.frames import Frame
 from tieline.remote import Remote
@@ -100,9 +100,14 @@ class Client:
 
         Requests of one task are sent in the order in which they were made.
         """
+        return await self._ask(action, payload or {}, timeout)
+
+    async def _ask(
+        self, action: str, payload: dict[str, Any], timeout: float = _TIMEOUT, told: Told | None = None
+    ) -> dict[str, Any]:
         connection = self._connection if self._up.is_set() else await self._connected(timeout)
         assert connection is not None
-        return await connection.request(action, payload or {}, timeout)
+        return await connection.request(action, payload, timeout, told)
 
     async def authenticate(self, token: str) -> None:
         """A new token, before the present one expires; also for the connections to come."""
@@ -152,7 +157,7 @@ class Client:
             raise TielineError("conflict", "this client follows that log already")
         self._subscriptions.update(dict.fromkeys(keys, subscription))
         try:
-            subscription._begin(await self.request(*subscription._joining()))
+            await self._ask(*subscription._joining(), told=subscription._begin)
         except BaseException:
             self._forget(subscription)
             raise
@@ -305,7 +310,7 @@ class Client:
                     served._refused(exc)
         for subscription in dict.fromkeys(self._subscriptions.values()):
             try:
-                subscription._begin(await _insist(connection, *subscription._joining()))
+                await _insist(connection, *subscription._joining(), subscription._begin)
             except Disconnected:
                 raise
             except TielineError as exc:
@@ -379,12 +384,14 @@ class Client:
                 notifications._finish(why)
 
 
-async def _insist(connection: Connection, action: str, payload: dict[str, Any]) -> dict[str, Any]:
+async def _insist(
+    connection: Connection, action: str, payload: dict[str, Any], told: Told | None = None
+) -> dict[str, Any]:
     """Ask until what is away is back: the connection came back, and what is behind it will."""
     wait = _FIRST_WAIT
     while True:
         try:
-            return await connection.request(action, payload, _TIMEOUT)
+            return await connection.request(action, payload, _TIMEOUT, told)
         except TielineError as exc:
             if exc.code not in _PASSING:
                 raise

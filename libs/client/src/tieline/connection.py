@@ -20,6 +20,7 @@ from tieline.frames import Frame
 _MAX_FRAME = 32 * 1024 * 1024  # above the largest event (7 MiB) and answer (5 MB), escapes included
 
 Heard = Callable[[Frame, int], bool]
+Told = Callable[[dict[str, Any]], None]
 
 
 class Connection:
@@ -34,7 +35,7 @@ class Connection:
         self._lost = lost
         self._heard = heard
         self._ids = itertools.count(1)
-        self._pending: dict[str, asyncio.Future[dict[str, Any]]] = {}
+        self._pending: dict[str, tuple[asyncio.Future[dict[str, Any]], Told | None]] = {}
         self._gone: Disconnected | None = None
         self._reader = asyncio.create_task(self._read(), name="tieline connection")
 
@@ -43,13 +44,18 @@ class Connection:
         """Requests without an answer yet."""
         return len(self._pending)
 
-    async def request(self, action: str, payload: dict[str, Any], timeout: float) -> dict[str, Any]:
-        """The answer's payload. Raises TielineError with the server's code, `timeout`, or Disconnected."""
+    async def request(
+        self, action: str, payload: dict[str, Any], timeout: float, told: Told | None = None
+    ) -> dict[str, Any]:
+        """The answer's payload. Raises TielineError with the server's code, `timeout`, or Disconnected.
+
+        `told` gets it before anything is heard that the server said after it; whoever awaits it may be late.
+        """
         if self._gone is not None:
             raise self._gone
         id = str(next(self._ids))
         future: asyncio.Future[dict[str, Any]] = asyncio.get_running_loop().create_future()
-        self._pending[id] = future
+        self._pending[id] = (future, told)
         try:
             async with asyncio.timeout(timeout):
                 await self._send(Frame("request", action, payload, id))
@@ -101,17 +107,19 @@ class Connection:
         finally:
             self._gone = gone
             self._lost()
-            for future in self._pending.values():
+            for future, _ in self._pending.values():
                 if not future.done():
                     future.set_exception(gone)
 
     def _answered(self, frame: Frame) -> None:
-        future = self._pending.get(frame.id or "")
+        future, told = self._pending.get(frame.id or "", (None, None))
         if future is None or future.done():
             return
         if frame.kind == "error":
             future.set_exception(frames.error(frame.payload))
         else:
+            if told is not None:
+                told(frame.payload)
             future.set_result(frame.payload)
 
 
