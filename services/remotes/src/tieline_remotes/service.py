@@ -1,4 +1,4 @@
-"""The remotes service at work: endpoints, calls in flight, and what ends them."""
+"""The remotes service at work: calls from their acceptance to their one end. Who exposes what: registry.py."""
 
 from __future__ import annotations
 
@@ -7,22 +7,22 @@ import contextlib
 import itertools
 from collections.abc import AsyncIterator, Awaitable, Iterable
 from typing import Any
-from urllib.parse import urlsplit
 
 import structlog
 from tieline_protocol import calling, jsontext, leases, logs, subjects, tracing
 from tieline_protocol.bus import Bus, Received
 from tieline_protocol.errors import BadMessage, Code, Refused, TielineError, Unavailable
-from tieline_protocol.messages import Changed, Request, answer, refusal
-from tieline_protocol.remotes import LONGEST_TIMEOUT_MS, External, RemoteRecord
+from tieline_protocol.messages import Request, answer, refusal
+from tieline_protocol.remotes import LONGEST_TIMEOUT_MS
 from tieline_protocol.tracing import Span
 
 from tieline_remotes.calls import BEAT, Asked, Call, Calls, Cancel, Effect, Tell
 from tieline_remotes.connection import RemoteConnection, Stale, cancel
-from tieline_remotes.directory import Directory, Registration
+from tieline_remotes.directory import Registration
 from tieline_remotes.external import Externals
+from tieline_remotes.external_calls import ExternalCalls
 from tieline_remotes.metrics import CALLS, DROPPED, REMOTES, SECONDS
-from tieline_remotes.schema import check_arguments, check_functions, check_name
+from tieline_remotes.registry import Registry
 
 log = structlog.get_logger()
 
@@ -35,22 +35,20 @@ class Remotes:
     def __init__(self, bus: Bus, lease: leases.ProcessLease, externals: Externals) -> None:
         self._bus = bus
         self._lease = lease
-        self._directory = Directory(bus)
+        self.registry = Registry(bus, externals)
         self._calls = Calls()
         self._numbers = itertools.count(1)
-        self._externals = externals
-        self._external: dict[str, asyncio.Task[None]] = {}
-        self._group: asyncio.TaskGroup | None = None
+        self._group = asyncio.TaskGroup()
+        self._external = ExternalCalls(externals, self._group, self._answered, self._progressed)
 
     @contextlib.asynccontextmanager
     async def running(self, drain: float) -> AsyncIterator[Remotes]:
         """At work until the block is left; then calls under way get `drain` seconds to end."""
         async with (
-            asyncio.TaskGroup() as group,
-            self._directory.following(self._bus),
+            self._group as group,
+            self.registry.following(),
             leases.watching(self._bus, self._ended),
         ):
-            self._group = group
             ticking = group.create_task(self._tick(), name="beats and deadlines of calls")
             server = await self._bus.serve(subjects.calls(self._lease.id), self._about_call, limit=4096)
             try:
@@ -74,71 +72,13 @@ class Remotes:
     @property
     def remembered(self) -> int:
         """Registrations that are known without asking."""
-        return len(self._directory)
+        return len(self.registry)
 
     async def _drained(self, drain: float) -> None:
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(drain):
                 while len(self._calls):
                     await asyncio.sleep(_TICK)
-
-    # Endpoints: the registry
-
-    async def connect(self, request: Request) -> dict[str, Any]:
-        """Register; the last registration of a name wins. Answers which functions were refused, and why."""
-        payload = request.payload
-        name = check_name(payload.get("remotename"))
-        external = payload.get("external")
-        functions = payload.get("functions", [])
-        if not isinstance(functions, list):
-            raise Refused(Code.BAD_REQUEST, "functions must be a list", details={"pointer": "/functions"})
-        where: External | None = None
-        if external is not None:
-            where = External.model_validate(external)
-            functions = await self._externals.connect(where, functions)
-        good, refused = check_functions(functions)
-        known = await self._directory.get(request.user, name)
-        await self._directory.put(
-            RemoteRecord(
-                user=request.user,
-                remotename=name,
-                functions=tuple(good),
-                external=where,
-                gateway=payload["gateway"],
-                connection=payload["connection"],
-                registration=payload["registration"],
-                connected_at=payload["connected_at"],
-            )
-        )
-        await self._changed(request.user, name, "added" if known is None else "updated")
-        return {"remotename": name, "functions": [function.name for function in good], "refused": refused}
-
-    async def disconnect(self, request: Request) -> dict[str, Any]:
-        """Remove a connection's own registration; somebody else's is not found."""
-        name = check_name(request.payload.get("remotename"))
-        registration = await self._directory.get(request.user, name, fresh=True)
-        mine = registration is not None and registration.record.connection == request.payload["connection"]
-        if registration is None or not mine or not await self._directory.remove(registration):
-            raise Refused(Code.NOT_FOUND, f"you have no remote {name!r} here")
-        await self._end(registration)
-        return {}
-
-    async def list_remotes(self, request: Request) -> dict[str, Any]:
-        """All remotes of the user, from the leader."""
-        connection = request.payload.get("connection")
-        found = await self._directory.of_user(request.user)
-        return {"remotes": [registration.record.listed(connection) for registration in found]}
-
-    async def resolve(self, request: Request) -> dict[str, Any]:
-        """The functions of remotes by name, for whoever offers them to a model."""
-        remotes, missing = [], []
-        for name in request.payload.get("names", []):
-            registration = await self._directory.get(request.user, name)
-            if registration is None:
-                missing.append(name)
-            else:
-                remotes.append(registration.record.listed())
-        return {"remotes": remotes, "missing": missing}
 
     # Endpoints: calls
 
@@ -152,7 +92,10 @@ class Remotes:
         try:
             request = Request.decode(received.data)
             logs.about(user=request.user)
-            registration, function, args = await self._checked(request)
+            payload = request.payload
+            registration, function, args = await self.registry.wanted(
+                request.user, payload.get("remotename"), payload.get("function"), payload.get("args", {})
+            )
             now = loop.time()
             number = f"{next(self._numbers):x}"
             record = registration.record
@@ -176,7 +119,7 @@ class Remotes:
                 "rpc.method": "remote-call",
                 "tieline.remote.name": record.remotename,
                 "tieline.remote.function": function,
-                "tieline.call.id": request_id,
+                "tieline.request.id": request_id,
             },
             parent=request.traceparent,
         )
@@ -185,7 +128,7 @@ class Remotes:
             await self._bus.publish(received.reply, accepted)
         try:
             if record.external is not None:
-                self._call_external(call, request_id, record.external, function, args, span.traceparent)
+                self._external.begin(call, request_id, record.external, function, args, span.traceparent)
             else:
                 await self._send(call, request_id, registration, function, args, span.traceparent)
         except Refused as exc:
@@ -195,21 +138,6 @@ class Remotes:
         ) as exc:  # the hand-over was not confirmed: it may run, and its result may still come
             log.warning("a call's hand-over was not confirmed", call=request_id, error=exc.message)
         return None
-
-    async def _checked(self, request: Request) -> tuple[Registration, str, dict[str, Any]]:
-        """Registration, function and arguments; what memory refuses is asked of the leader before it is refused."""
-        payload = request.payload
-        name, function, args = payload.get("remotename"), payload.get("function"), payload.get("args", {})
-        if not isinstance(name, str) or not isinstance(function, str):
-            raise Refused(Code.BAD_REQUEST, "remotename and function must be strings")
-        for fresh in (False, True):
-            registration = await self._directory.get(request.user, name, fresh=fresh)
-            try:
-                return _fitting(registration, name, function, args)
-            except Refused:
-                if fresh:
-                    raise
-        raise AssertionError("the second round returns or raises")
 
     async def _send(
         self,
@@ -222,8 +150,9 @@ class Remotes:
     ) -> None:
         for fresh in (False, True):
             if fresh:
-                newer = await self._directory.get(call.user, call.remotename, fresh=True)
-                registration, function, args = _fitting(newer, call.remotename, function, args)
+                registration, function, args = await self.registry.newest(
+                    call.user, call.remotename, function, args
+                )
                 call.asked = Asked(registration.record.gateway, registration.record.connection)
             remaining = int((call.deadline - asyncio.get_running_loop().time()) * 1000)
             try:
@@ -234,43 +163,12 @@ class Remotes:
                 if fresh:
                     raise
 
-    def _call_external(
-        self,
-        call: Call,
-        request_id: str,
-        external: External,
-        function: str,
-        args: dict[str, Any],
-        traceparent: str | None,
-    ) -> None:
-        assert self._group is not None  # calls come only while the replica runs
-        work = self._externally(call, request_id, external, function, args, traceparent)
-        task = self._group.create_task(work, name=f"external call {request_id}")
-        self._external[request_id] = task
-        task.add_done_callback(lambda _: self._external.pop(request_id, None))
+    async def _answered(self, call: Call, final: bytes, size: int, outcome: str) -> None:
+        await self._perform(self._calls.answered(call.id, call.asked, final, size, outcome) or [])
 
-    async def _externally(
-        self,
-        call: Call,
-        request_id: str,
-        external: External,
-        function: str,
-        args: dict[str, Any],
-        traceparent: str | None,
-    ) -> None:
-        async def progress(told: dict[str, Any]) -> None:
-            message = _progress(request_id, told)
-            await self._perform(self._calls.progressed(call.id, call.asked, message) or [])
-
-        attributes = {"server.address": urlsplit(external.url).hostname, "tieline.remote.kind": external.kind}
-        try:
-            with tracing.begin(f"call {external.kind}", "client", attributes, parent=traceparent):
-                raw = await self._externals.call(external, request_id, function, args, progress)
-        except TielineError as exc:
-            await self._perform(self._calls.answered(call.id, call.asked, refusal(exc), 0, "error") or [])
-        else:
-            effects = self._calls.answered(call.id, call.asked, calling.result(raw), len(raw))
-            await self._perform(effects or [])
+    async def _progressed(self, call: Call, told: dict[str, Any]) -> None:
+        message = _progress(f"{self._lease.id}-{call.id}", told)
+        await self._perform(self._calls.progressed(call.id, call.asked, message) or [])
 
     def _about_call(self, received: Received) -> bytes | Awaitable[bytes]:
         """What gateways and callers say of a call that this replica minted."""
@@ -337,18 +235,7 @@ class Remotes:
     async def _ended(self, process: str) -> None:
         """A gateway is gone: so are the calls of its connections, and their registrations."""
         await self._perform(self._calls.disconnected(process))
-        for registration in await self._directory.of_gateway(process):
-            if await self._directory.remove(registration):
-                await self._end(registration)
-
-    async def _end(self, registration: Registration) -> None:
-        record = registration.record
-        await self._changed(record.user, record.remotename, "removed")
-
-    async def _changed(self, user: str, name: str, change: str) -> None:
-        message = Changed.model_validate({"what": "remote", "id": name, "change": change})
-        with contextlib.suppress(Unavailable):
-            await self._bus.publish(subjects.changed(user), message.encode())
+        await self.registry.gateway_ended(process)
 
     async def _perform(self, effects: Iterable[Effect]) -> None:
         for effect in effects:
@@ -356,8 +243,7 @@ class Remotes:
                 if isinstance(effect, Cancel):
                     request_id = f"{self._lease.id}-{effect.call}"
                     if effect.asked.gateway == self._lease.id:
-                        if task := self._external.get(request_id):
-                            task.cancel()
+                        self._external.cancel(request_id)
                     else:
                         await cancel(self._bus, effect.asked, request_id, effect.reason)
                 else:
@@ -378,16 +264,6 @@ class Remotes:
                     call.mark.fail(outcome)
                 call.mark.end()
         self._calls.ended.clear()
-
-
-def _fitting(
-    registration: Registration | None, name: str, function: str, args: Any
-) -> tuple[Registration, str, dict[str, Any]]:
-    if registration is None:
-        raise Refused(Code.NOT_FOUND, f"there is no remote {name!r}")
-    if function not in registration.functions:
-        raise Refused(Code.NOT_FOUND, f"the remote {name!r} has no function {function!r}")
-    return registration, function, check_arguments(registration.validator(function), args)
 
 
 def _progress(request_id: str, told: dict[str, Any]) -> bytes:
