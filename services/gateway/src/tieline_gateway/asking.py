@@ -6,7 +6,7 @@ import asyncio
 import dataclasses
 import secrets
 from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import structlog
 from tieline_protocol import frontend, logs, tracing
@@ -15,10 +15,8 @@ from tieline_protocol.frontend import Action, Frame, FrameId, Payload, Route
 
 from tieline_gateway import metrics
 from tieline_gateway.ordered import Item, OrderedRequests, Outcome
+from tieline_gateway.parts import Parts
 from tieline_gateway.sockets import Socket
-
-if TYPE_CHECKING:
-    from tieline_gateway.gateway import Gateway
 
 log = structlog.get_logger()
 
@@ -28,10 +26,10 @@ Local = Callable[[Frame, Payload], Awaitable[None]]
 class Asking:
     """Requests by their id. Work goes on when the socket closes; only the answer is dropped then."""
 
-    __slots__ = ("_bytes", "_concurrent", "_gateway", "_local", "_ordered", "_pending", "_socket")
+    __slots__ = ("_bytes", "_concurrent", "_local", "_ordered", "_parts", "_pending", "_socket")
 
-    def __init__(self, gateway: Gateway, socket: Socket, local: Local) -> None:
-        self._gateway = gateway
+    def __init__(self, parts: Parts, socket: Socket, local: Local) -> None:
+        self._parts = parts
         self._socket = socket
         self._local = local
         self._pending: set[FrameId] = set()
@@ -57,7 +55,7 @@ class Asking:
             self._pending.add(frame.id)
             await self._in_order(user, frame, action, payload, size)
             return
-        limits = self._gateway.config.limits
+        limits = self._parts.config.limits
         if self._concurrent >= limits.in_flight or (
             self._concurrent and self._bytes + size > limits.in_flight_bytes
         ):
@@ -65,7 +63,7 @@ class Asking:
         self._pending.add(frame.id)
         self._concurrent += 1
         self._bytes += size
-        self._gateway.start(self._answer(user, frame, action, payload, size), f"{action.name} of {user:.40}")
+        self._parts.start(self._answer(user, frame, action, payload, size), f"{action.name} of {user:.40}")
 
     async def _answer(self, user: str, frame: Frame, action: Action, payload: Payload, size: int) -> None:
         loop = asyncio.get_running_loop()
@@ -95,20 +93,20 @@ class Asking:
             metrics.SECONDS.labels(action=action.name).observe(loop.time() - began)
 
     async def _send(self, user: str, frame: Frame, action: Action, payload: dict[str, Any]) -> bytes:
-        requests = self._gateway.requests
+        requests = self._parts.requests
         if action.name in ("agent.prompt", "thread.message"):
             # It may be sent again to a new owner, who knows it by this.
             payload.setdefault("client_message_id", secrets.token_urlsafe(12))
         return await requests.send(action, requests.make(action, user, payload, frame.traceparent))
 
     async def _in_order(self, user: str, frame: Frame, action: Action, payload: Payload, size: int) -> None:
-        requests, limits = self._gateway.requests, self._gateway.config.limits
+        requests, limits = self._parts.requests, self._parts.config.limits
         if self._ordered is None:
             self._ordered = OrderedRequests(
                 requests.attempt,
                 requests.send,
                 self._ordered_done,
-                self._gateway.start,
+                self._parts.start,
                 limits.ordered,
                 limits.in_flight_bytes,
             )

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import structlog
 from tieline_protocol import calling, frontend, jsontext, subjects, tracing
@@ -25,11 +25,11 @@ from tieline_protocol.remotes import CALL_TIMEOUT_MS
 from tieline_protocol.tracing import Span
 
 from tieline_gateway import metrics, results
+from tieline_gateway.asking import Asking
+from tieline_gateway.connection import Connection
 from tieline_gateway.owned_calls import OwnedCall
+from tieline_gateway.parts import Parts
 from tieline_gateway.results import Told
-
-if TYPE_CHECKING:
-    from tieline_gateway.viewer import Viewer
 
 log = structlog.get_logger()
 
@@ -54,7 +54,7 @@ class _Made:
     def accepted(self, request_id: str) -> None:
         if not self._request_id:
             self._request_id = request_id
-            self._calling.viewer.asking.answered(self._id, "remote-call", {"requestId": request_id})
+            self._calling.asking.answered(self._id, "remote-call", {"requestId": request_id})
 
     def progressed(self, facts: dict[str, Any]) -> None:
         self._calling.viewer.socket.answer(frontend.notification("remote-call-progress", facts))
@@ -72,7 +72,7 @@ class _Made:
             facts = {"requestId": self._request_id, "error": problem.message, "code": problem.code}
             viewer.socket.answer(frontend.notification(results.ACTION, facts))
         else:
-            viewer.asking.refused(self._id, "remote-call", problem)
+            self._calling.asking.refused(self._id, "remote-call", problem)
 
     def given_up(self, why: str) -> None:
         """Nobody hears its end here."""
@@ -83,11 +83,13 @@ class _Made:
 class Calling:
     """The calls of one connection. Made at the first of them."""
 
-    __slots__ = ("_bytes", "_made", "_sender", "viewer")
+    __slots__ = ("_bytes", "_made", "_parts", "_sender", "asking", "viewer")
 
-    def __init__(self, viewer: Viewer) -> None:
+    def __init__(self, parts: Parts, viewer: Connection, asking: Asking) -> None:
         self.viewer = viewer
-        self._sender = viewer.gateway.remotes.leaving.sender(viewer.id)
+        self.asking = asking
+        self._parts = parts
+        self._sender = parts.remotes.leaving.sender(viewer.id)
         self._made: set[_Made] = set()
         self._bytes = 0  # of the frames of calls under way
 
@@ -99,7 +101,7 @@ class Calling:
     async def call(self, frame: Frame, wanted: frontend.RemoteCall, size: int) -> None:
         """Make a call. Its id is the answer, its end a notification. Raises TielineError."""
         viewer = self.viewer
-        limits = viewer.gateway.config.limits
+        limits = self._parts.config.limits
         full = self._bytes and self._bytes + size > limits.in_flight_bytes
         if full or len(self._made) >= limits.calls:
             raise Refused(Code.BUSY, "too many calls are under way on this connection")
@@ -116,9 +118,9 @@ class Calling:
         made = _Made(self, frame.id, size, span)
         self._made.add(made)
         self._bytes += size
-        viewer.asking.begin(frame.id)
+        self.asking.begin(frame.id)
         try:
-            made.number = await viewer.gateway.callers.call(viewer.user, body, timeout_ms, made)
+            made.number = await self._parts.callers.call(viewer.user, body, timeout_ms, made)
         except TielineError as exc:
             if made in self._made:  # else it was told already: the broker went away meanwhile
                 made.failed(exc)
@@ -136,14 +138,14 @@ class Calling:
         except BadSubject:
             raise Refused(Code.NOT_FOUND, _NOT_FOUND) from None
         if not answered:
-            await self.viewer.gateway.bus.publish(subject, body)
+            await self._parts.bus.publish(subject, body)
             return b"{}"
         return await self._ask(subject, body)
 
     def closed(self) -> None:
         """Nobody hears the ends of this connection's calls any more; the calls themselves go on."""
         for made in self._made:
-            self.viewer.gateway.callers.forget(made.number)
+            self._parts.callers.forget(made.number)
             made.given_up("disconnected")
         self._made.clear()
 
@@ -151,15 +153,15 @@ class Calling:
 
     async def told(self, told: Told) -> None:
         """A result or an error, as notification or request."""
-        remotes, viewer = self.viewer.gateway.remotes, self.viewer
+        remotes, viewer = self._parts.remotes, self.viewer
         call = remotes.calls.ended(told.request_id, viewer.id)
         if call is None:
             self._dropped(told.request_id)
             if told.id is not None:
-                viewer.asking.refused(told.id, results.ACTION, Refused(Code.NOT_FOUND, _NOT_FOUND))
+                self.asking.refused(told.id, results.ACTION, Refused(Code.NOT_FOUND, _NOT_FOUND))
             return
         verb, body = told.verb, told.body
-        most = viewer.gateway.config.limits.result_bytes
+        most = self._parts.config.limits.result_bytes
         if verb == "result" and len(body) > most:
             verb, body = "error", _too_large(len(body), most)
         if told.id is None:
@@ -169,18 +171,18 @@ class Calling:
         if len(body) > _LARGE:  # no more of those at once than fit into memory
             await confirming
         else:
-            viewer.gateway.start(confirming, f"answer of {call.request_id}")
+            self._parts.start(confirming, f"answer of {call.request_id}")
 
     async def unreadable(self, text: str, reason: str) -> None:
         """A frame that is no JSON: it may have been meant to end a call that is awaited from here."""
-        remotes, viewer = self.viewer.gateway.remotes, self.viewer
+        remotes, viewer = self._parts.remotes, self.viewer
         for told in results.salvaged(text, reason):
             if (call := remotes.calls.ended(told.request_id, viewer.id)) is not None:
                 await self._say(call, told.verb, told.body)
 
     async def progress(self, told: frontend.RemoteCallProgress) -> None:
         """How far a call is. Raises Refused (not_found)."""
-        call = self.viewer.gateway.remotes.calls.awaited(told.requestId, self.viewer.id)
+        call = self._parts.remotes.calls.awaited(told.requestId, self.viewer.id)
         if call is None:
             self._dropped(told.requestId)
             raise Refused(Code.NOT_FOUND, _NOT_FOUND)
@@ -192,18 +194,18 @@ class Calling:
         try:
             await self._publish(call, verb, body)
         except Unavailable:
-            self.viewer.gateway.start(self._say_later(call, verb, body), f"answer of {call.request_id}")
+            self._parts.start(self._say_later(call, verb, body), f"answer of {call.request_id}")
 
     async def _say_later(self, call: OwnedCall, verb: str, body: bytes) -> None:
         """The broker is away: the call may outlive that."""
-        bus = self.viewer.gateway.bus
+        bus = self._parts.bus
         with contextlib.suppress(TimeoutError, Unavailable):
             async with asyncio.timeout_at(call.until):
                 await bus.wait_connected()
             await self._publish(call, verb, body)
 
     async def _publish(self, call: OwnedCall, verb: str, body: bytes) -> None:
-        bus = self.viewer.gateway.bus
+        bus = self._parts.bus
         subject = subjects.call(call.replica, call.number, verb)
         try:
             await bus.publish(subject, self._sender + body)
@@ -212,7 +214,7 @@ class Calling:
             await bus.publish(subjects.call(call.replica, call.number, "error"), self._sender + error)
 
     async def _confirm(self, call: OwnedCall, verb: str, body: bytes, id: FrameId) -> None:
-        asking = self.viewer.asking
+        asking = self.asking
         try:
             subject = subjects.call(call.replica, call.number, verb)
             asking.answered(id, results.ACTION, await self._ask(subject, self._sender + body))
@@ -221,14 +223,14 @@ class Calling:
 
     async def _ask(self, subject: str, body: bytes) -> bytes:
         try:
-            outcome((await self.viewer.gateway.bus.request(subject, body, _REPLY)).data)
+            outcome((await self._parts.bus.request(subject, body, _REPLY)).data)
         except NoResponders:
             raise Refused(Code.NOT_FOUND, _NOT_FOUND) from None
         return b"{}"
 
     def _dropped(self, request_id: str) -> None:
         metrics.DROPPED_ANSWERS.inc()
-        asked = self.viewer.gateway.remotes.calls.asked(request_id)
+        asked = self._parts.remotes.calls.asked(request_id)
         log.info(
             "what was said of a call that is not awaited from there was dropped",
             request=request_id[:140],

@@ -18,7 +18,6 @@ class CloseCode(IntEnum):
     AUTH_TIMEOUT = 4001  # no token came in time
     TOO_SLOW = 4002  # what was sent is not being read
     RESYNC = 4003  # a followed log is not what it was: subscribe again
-    UNAVAILABLE = 4004  # something that we need is away
     UNAUTHORIZED = 4500  # the token was refused
     EXPIRED = 4501  # the token ran out and no newer one came
 
@@ -36,7 +35,6 @@ _MEANING = {
     CloseCode.AUTH_TIMEOUT: "no token in time",
     CloseCode.TOO_SLOW: "what was sent was not read",
     CloseCode.RESYNC: "a followed log begins anew",
-    CloseCode.UNAVAILABLE: "a service is away",
     CloseCode.UNAUTHORIZED: "the token was refused",
     CloseCode.EXPIRED: "the token has expired",
 }

@@ -22,6 +22,7 @@ from tieline_gateway.callers import Callers
 from tieline_gateway.close_codes import CloseCode
 from tieline_gateway.config import Config
 from tieline_gateway.heads import Records
+from tieline_gateway.parts import Parts
 from tieline_gateway.remotes import Remotes
 from tieline_gateway.requests import Requests
 from tieline_gateway.sockets import Socket
@@ -53,13 +54,16 @@ class Gateway:
         self._tasks: set[asyncio.Task[None]] = set()
         self._viewers: set[Viewer] = set()
         self._by_id: dict[str, Viewer] = {}  # those who said who they are
-        self.bus = control
+        limits = config.limits
         records = Records(control)
+        requests = Requests(control, records, limits.result_bytes, limits.patience)
         self.users = Users(control)
-        self.requests = Requests(control, records, config.limits.result_bytes, config.limits.patience)
-        self.broadcaster = SessionStreamBroadcaster(control, bulk, reads, records, config.limits, self.start)
+        self.broadcaster = SessionStreamBroadcaster(control, bulk, reads, records, limits, self.start)
         self.callers = Callers(control)
-        self.remotes = Remotes(control, lease, self.requests, config.limits, self.start, self._by_id)
+        self.remotes = Remotes(control, lease, requests, limits, self.start, self._by_id)
+        self.parts = Parts(
+            config, control, requests, self.broadcaster, self.callers, self.remotes, self.start
+        )
 
     def start(self, work: Coroutine[Any, Any, None], name: str) -> asyncio.Task[None]:
         """A task that ends with the gateway, not with the socket that asked for it."""
@@ -108,9 +112,9 @@ class Gateway:
         metrics.CONNECTIONS.inc()
         await viewer.run()
 
-    async def entered(self, viewer: Viewer, user: str) -> None:
+    def entered(self, viewer: Viewer) -> None:
         """A connection has said whose it is. Raises BadSubject."""
-        await self.users.entered(user, viewer)
+        self.users.entered(viewer.user, viewer)
         self._by_id[viewer.id] = viewer
 
     def closing(self, viewer: Viewer) -> None:

@@ -11,7 +11,7 @@ import contextlib
 import secrets
 import time
 from collections.abc import AsyncIterator, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import structlog
 from tieline_protocol import frontend, jetstream, jsontext, leases, subjects
@@ -23,13 +23,11 @@ from tieline_protocol.messages import answer, refusal
 from tieline_protocol.remotes import name_token
 
 from tieline_gateway.config import Limits
+from tieline_gateway.connection import Connection
 from tieline_gateway.leaving import Leaving, Start
 from tieline_gateway.owned_calls import OwnedCall, OwnedCalls
 from tieline_gateway.registrations import Registered, Registrations
 from tieline_gateway.requests import Requests
-
-if TYPE_CHECKING:
-    from tieline_gateway.viewer import Viewer
 
 log = structlog.get_logger()
 
@@ -50,7 +48,7 @@ class Remotes:
         requests: Requests,
         limits: Limits,
         start: Start,
-        viewers: Mapping[str, Viewer],
+        viewers: Mapping[str, Connection],
     ) -> None:
         self.calls = OwnedCalls()
         self._bus = bus
@@ -91,7 +89,7 @@ class Remotes:
 
     # What connections ask for
 
-    async def connect(self, viewer: Viewer, wanted: frontend.RemoteConnect, trace: str | None) -> bytes:
+    async def connect(self, viewer: Connection, wanted: frontend.RemoteConnect, trace: str | None) -> bytes:
         """Expose functions; the answer's payload. Raises TielineError."""
         name = wanted.remotename
         await self._alive()
@@ -110,7 +108,7 @@ class Remotes:
             await asyncio.sleep(0.05)
 
     async def _register(
-        self, viewer: Viewer, name: str, payload: dict[str, Any], trace: str | None = None
+        self, viewer: Connection, name: str, payload: dict[str, Any], trace: str | None = None
     ) -> bytes:
         registrations = self._registrations
         key = subjects.remote_key(viewer.user, name_token(name))
@@ -141,19 +139,19 @@ class Remotes:
         self._too_late(viewer, name)
         return told
 
-    def _too_late(self, viewer: Viewer, name: str) -> None:
+    def _too_late(self, viewer: Connection, name: str) -> None:
         """The socket closed while its registration was under way: it must go again."""
         if viewer.id not in self._viewers:
             self._registrations.left(viewer.id, name)
             self.leaving.begin(viewer.user, viewer.id, set(), [name])
 
-    async def disconnect(self, viewer: Viewer, wanted: frontend.OfRemote, trace: str | None) -> bytes:
+    async def disconnect(self, viewer: Connection, wanted: frontend.OfRemote, trace: str | None) -> bytes:
         """Expose functions no more; the answer's payload. Raises TielineError."""
         async with viewer.remotes_lock:
             self._registrations.left(viewer.id, wanted.remotename)
             return await self.leaving.removed(viewer.user, viewer.id, wanted.remotename, trace)
 
-    async def listed(self, viewer: Viewer, trace: str | None) -> bytes:
+    async def listed(self, viewer: Connection, trace: str | None) -> bytes:
         """All remotes of the user; the answer's payload. Raises TielineError."""
         action = ACTIONS["remote-list"]
         request = self._requests.make(action, viewer.user, {"connection": viewer.id}, trace)
@@ -286,7 +284,7 @@ class Remotes:
 
     # The end of a connection
 
-    def closed(self, viewer: Viewer) -> None:
+    def closed(self, viewer: Connection) -> None:
         """A connection is gone: whoever waits for its answers hears so, and its remotes go."""
         replicas = {(call.replica, call.number) for call in self.calls.closed(viewer.id)}
         names = self._registrations.closed(viewer.id)

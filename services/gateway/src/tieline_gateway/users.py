@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import structlog
 from tieline_protocol import frontend, subjects
 from tieline_protocol.bus import Bus, Received
 from tieline_protocol.errors import BadMessage
 from tieline_protocol.messages import Changed
 
-if TYPE_CHECKING:
-    from tieline_gateway.viewer import Viewer
+from tieline_gateway.connection import Connection
 
 log = structlog.get_logger()
 
@@ -21,17 +18,17 @@ class Users:
 
     def __init__(self, bus: Bus) -> None:
         self._bus = bus
-        self._viewers: dict[str, set[Viewer]] = {}  # by the user's token
+        self._viewers: dict[str, set[Connection]] = {}  # by the user's token
 
     async def listen(self) -> None:
         """Hear what changes, for as long as the connection to the broker is open. Raises Unavailable."""
         await self._bus.subscribe(subjects.ALL_CHANGED, self._changed)
 
-    async def entered(self, name: str, viewer: Viewer) -> None:
+    def entered(self, name: str, viewer: Connection) -> None:
         """A connection has said whose it is. Raises BadSubject."""
         self._viewers.setdefault(subjects.user_token(name), set()).add(viewer)
 
-    def left(self, viewer: Viewer) -> None:
+    def left(self, viewer: Connection) -> None:
         """A connection is gone."""
         if not viewer.user:
             return

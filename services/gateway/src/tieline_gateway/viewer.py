@@ -6,16 +6,14 @@ answer is dropped then.
 
 from __future__ import annotations
 
-import asyncio
 import functools
-import secrets
 import time
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 import structlog
 from tieline_protocol import frontend
-from tieline_protocol.errors import Code, Refused, TielineError, Unavailable
+from tieline_protocol.errors import Code, Refused, TielineError
 from tieline_protocol.frontend import Frame
 from websockets.exceptions import ConnectionClosed
 
@@ -24,73 +22,71 @@ from tieline_gateway.access import Identity, identify
 from tieline_gateway.asking import Asking, refuse
 from tieline_gateway.calling import Calling
 from tieline_gateway.close_codes import CloseCode, reason
+from tieline_gateway.connection import Connection
+from tieline_gateway.parts import Parts
 from tieline_gateway.sockets import Socket
 from tieline_gateway.subscriptions import Subscriptions
-
-if TYPE_CHECKING:
-    from tieline_gateway.gateway import Gateway
 
 log = structlog.get_logger()
 
 
-class Viewer:
+class House(Protocol):
+    """Whose connection it is: the gateway."""
+
+    @property
+    def parts(self) -> Parts: ...
+
+    def entered(self, viewer: Viewer) -> None:
+        """A connection has said whose it is. Raises BadSubject."""
+
+    def closing(self, viewer: Viewer) -> None:
+        """A connection is about to be gone. Twice changes nothing."""
+
+    def left(self, viewer: Viewer) -> None:
+        """A connection is gone."""
+
+    def jitter_ms(self) -> int:
+        """When to come back."""
+
+
+class Viewer(Connection):
     """A socket and who is behind it."""
 
-    __slots__ = (
-        "_calling",
-        "_remotes_lock",
-        "_subscriptions",
-        "asking",
-        "auth_until",
-        "expires",
-        "gateway",
-        "id",
-        "socket",
-        "user",
-    )
+    __slots__ = ("_calling", "_house", "_parts", "_subscriptions", "asking", "auth_until", "expires")
 
-    def __init__(self, gateway: Gateway, socket: Socket, now: float) -> None:
-        self.gateway = gateway
-        self.socket = socket
-        self.id = secrets.token_urlsafe(12)
-        self.user = ""
+    def __init__(self, house: House, socket: Socket, now: float) -> None:
+        super().__init__(socket)
+        self._house = house
+        self._parts = parts = house.parts
         self.expires = 0.0  # Unix seconds; 0 before a token came
-        self.auth_until = now + gateway.config.limits.auth_seconds
-        self.asking = Asking(gateway, socket, self._local)
+        self.auth_until = now + parts.config.limits.auth_seconds
+        self.asking = Asking(parts, socket, self._local)
         self._subscriptions: Subscriptions | None = None
         self._calling: Calling | None = None
-        self._remotes_lock: asyncio.Lock | None = None
-        socket.prepare(gateway.config.limits, self)
+        socket.prepare(parts.config.limits, self)
 
     @property
     def busy(self) -> bool:
         """Whether answers are awaited."""
-        return bool(self.asking) or bool(self._calling) or self.gateway.remotes.calls.count(self.id) > 0
+        return bool(self.asking) or bool(self._calling) or self._parts.remotes.calls.count(self.id) > 0
 
     @property
     def facts(self) -> dict[str, Any]:
         """What operators are told of this connection, beside whose it is."""
-        began = self.auth_until - self.gateway.config.limits.auth_seconds
+        began = self.auth_until - self._parts.config.limits.auth_seconds
         return {
             "seconds": round(self.socket.loop.time() - began, 1),
             "logs": len(self._subscriptions) if self._subscriptions is not None else 0,
-            "calls": self.gateway.remotes.calls.count(self.id),
+            "calls": self._parts.remotes.calls.count(self.id),
             "in_flight": len(self.asking),
             "waiting_bytes": self.socket.waiting_bytes,
             "peer": str((self.socket.remote_address or ("",))[0]),
         }
 
     @property
-    def remotes_lock(self) -> asyncio.Lock:
-        """What a connection exposes changes in the order in which it was asked for."""
-        if self._remotes_lock is None:
-            self._remotes_lock = asyncio.Lock()
-        return self._remotes_lock
-
-    @property
     def _calls(self) -> Calling:
         if self._calling is None:
-            self._calling = Calling(self)
+            self._calling = Calling(self._parts, self, self.asking)
         return self._calling
 
     async def run(self) -> None:
@@ -98,7 +94,7 @@ class Viewer:
         try:
             if (token := self.socket.token) is not None:
                 self.socket.token = None
-                if not await self._enter_by_subprotocol(token):
+                if not self._enter_by_subprotocol(token):
                     return
             while True:
                 await self._received(await self.socket.recv())
@@ -156,7 +152,7 @@ class Viewer:
             return
         payload = frontend.payload(action, frame.payload)
         if isinstance(payload, frontend.Auth):
-            await self._auth(frame, payload)
+            self._auth(frame, payload)
         elif isinstance(payload, frontend.RemoteCall):
             await self._calls.call(frame, payload, len(text))
         else:
@@ -164,23 +160,19 @@ class Viewer:
 
     # Identity
 
-    async def _enter_by_subprotocol(self, token: str) -> bool:
+    def _enter_by_subprotocol(self, token: str) -> bool:
         try:
-            identity = identify(token, self.gateway.config.secret, time.time())
+            identity = identify(token, self._parts.config.secret, time.time())
         except Refused:
             self.close(CloseCode.UNAUTHORIZED)
             return False
-        try:
-            await self._enter(identity)
-        except Unavailable:
-            self.close(CloseCode.UNAVAILABLE)
-            return False
+        self._enter(identity)
         self.socket.answer(frontend.notification("auth", self._welcome()))
         return True
 
-    async def _auth(self, frame: Frame, payload: frontend.Auth) -> None:
+    def _auth(self, frame: Frame, payload: frontend.Auth) -> None:
         try:
-            identity = identify(payload.token, self.gateway.config.secret, time.time())
+            identity = identify(payload.token, self._parts.config.secret, time.time())
             if self.user and identity.user != self.user:
                 raise Refused(Code.UNAUTHORIZED, "this connection belongs to somebody else")
         except Refused as exc:
@@ -191,15 +183,15 @@ class Viewer:
         if self.user:
             self.expires = identity.expires
         else:
-            await self._enter(identity)
+            self._enter(identity)
         self.asking.answered(frame.id, frame.action, self._welcome())
 
-    async def _enter(self, identity: Identity) -> None:
+    def _enter(self, identity: Identity) -> None:
         self.user, self.expires = identity.user, identity.expires
-        await self.gateway.entered(self, identity.user)
+        self._house.entered(self)
 
     def _welcome(self) -> dict[str, Any]:
-        limits = self.gateway.config.limits
+        limits = self._parts.config.limits
         return {
             "user_id": self.user,
             "connection_id": self.id,
@@ -215,7 +207,7 @@ class Viewer:
     def check(self, now: float, wall: float) -> None:
         """Once a second: what has run out?"""
         socket = self.socket
-        limits = self.gateway.config.limits
+        limits = self._parts.config.limits
         if not self.user:
             if now >= self.auth_until:
                 self.close(CloseCode.AUTH_TIMEOUT)
@@ -228,7 +220,7 @@ class Viewer:
 
     async def _local(self, frame: Frame, payload: frontend.Payload) -> None:
         answer = functools.partial(self.asking.answered, frame.id, frame.action)
-        remotes, trace = self.gateway.remotes, frame.traceparent
+        remotes, trace = self._parts.remotes, frame.traceparent
         match payload:
             case frontend.RemoteConnect():
                 answer(await remotes.connect(self, payload, trace))
@@ -248,10 +240,9 @@ class Viewer:
                 await self._follow(payload, answer)
 
     async def _follow(self, payload: frontend.Payload, answer: Callable[[dict[str, Any]], None]) -> None:
-        gateway = self.gateway
         if self._subscriptions is None:
-            most = gateway.config.limits.subscriptions
-            self._subscriptions = Subscriptions(gateway.broadcaster, self.socket, self.close, most)
+            most = self._parts.config.limits.subscriptions
+            self._subscriptions = Subscriptions(self._parts.broadcaster, self.socket, self.close, most)
         await self._subscriptions.asked(self.user, payload, answer)
 
     # The end
@@ -271,10 +262,10 @@ class Viewer:
             return
         metrics.CLOSED.labels(code=code.name).inc()
         log.info("a socket is closed", code=int(code), why=code.meaning, user=self.user, connection=self.id)
-        wait = retry_after_ms if retry_after_ms is not None else self.gateway.jitter_ms()
+        wait = retry_after_ms if retry_after_ms is not None else self._house.jitter_ms()
         self._unfollow()
-        self.gateway.closing(self)
-        self.socket.end(code, reason(code, wait), self.gateway.config.limits.close_seconds)
+        self._house.closing(self)
+        self.socket.end(code, reason(code, wait), self._parts.config.limits.close_seconds)
 
     def _unfollow(self) -> None:
         if self._subscriptions is not None:
@@ -285,4 +276,4 @@ class Viewer:
         if self._calling is not None:
             self._calling.closed()
         self.socket.reader = None
-        self.gateway.left(self)
+        self._house.left(self)
