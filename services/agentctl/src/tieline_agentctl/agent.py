@@ -180,6 +180,11 @@ class Agent:
     def _talking(self) -> Conversation | None:
         return self._conversation if self._running else None
 
+    @property
+    def waiting(self) -> int:
+        """Frames that no backend has taken yet."""
+        return len(self._events)
+
     def status(self) -> dict[str, Any]:
         """The body of `GET /status`."""
         process, conversation = self._process, self._conversation

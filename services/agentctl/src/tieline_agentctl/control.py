@@ -14,10 +14,11 @@ from tieline_agentctl.auth import Auth
 from tieline_agentctl.gate import Gate
 from tieline_agentctl.instance import Create
 from tieline_agentctl.instances import CreateFailed, Instances
+from tieline_agentctl.probes import PATHS, Probes
 from tieline_agentctl.wall import now
 from tieline_agentctl.web import BadRequest, answer, arguments, failure, route, router
 
-EXEMPT = frozenset({"/health", "/auth/handshake", "/api/v1/health"})
+EXEMPT = frozenset({"/health", "/auth/handshake", "/api/v1/health"}) | PATHS
 
 
 def health_answer() -> Response:
@@ -40,6 +41,7 @@ class Control:
                 route("GET", "/api/v1/instances/{id}", self.get),
                 route("DELETE", "/api/v1/instances/{id}", self.delete),
                 route("GET", "/api/v1/debug/subprocess-admission", self.admission),
+                *Probes(self._instances).routes(),
             ]
         )
         return Gate(routes, self._auth, EXEMPT)

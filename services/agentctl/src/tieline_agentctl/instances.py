@@ -63,6 +63,11 @@ class Instances:
             await asyncio.wait(tasks, timeout=STOP_BUDGET)
         await self._tasks.close()
 
+    @property
+    def closing(self) -> bool:
+        """Whether none is made any more."""
+        return self._closing
+
     def all(self) -> list[Instance]:
         return [home.instance for home in self._homes.values()]
 

@@ -192,6 +192,9 @@ class Processes:
         self._buffer = buffer
         self._running: dict[str, Running] = {}
 
+    def __len__(self) -> int:
+        return len(self._running)
+
     async def start(self, start: Start, tasks: Scope) -> Running:
         if start.working_dir and not os.path.isdir(start.working_dir):
             raise BadRequest(f"working_dir is not a directory: {start.working_dir}")
