@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import os
+
+from typer.completion import completion_init  # type: ignore[attr-defined]  # its name for who completes without options
+
 from tieline_ops.cli.app import make
 
 app = make()
 
 
 def main() -> None:
+    if "_TIELINE_COMPLETE" in os.environ:
+        completion_init()
     app(prog_name="tieline")
 
 

@@ -48,14 +48,11 @@ class Telling:
         self._say(name, text)
 
     def event(self, log: str, event: dict[str, Any]) -> None:
-        names = _PIECES.get(str(event.get("type")), ())
-        field = next((name for name in names if isinstance(event.get(name), str)), None)
-        if field is None:
+        if not is_piece(event):
             self.say(log, line(event))
             return
-        before = self._pending
-        if before is not None and log == self._log and field in before and _is_of(event, before):
-            self._pending = {**before, field: before[field] + event[field]}
+        if self._pending is not None and log == self._log and (whole := joined(self._pending, event)):
+            self._pending = whole
             return
         self.flush()
         self._log, self._pending = log, event
@@ -67,9 +64,24 @@ class Telling:
             self._say(self._log, line(event))
 
 
-def _is_of(event: dict[str, Any], before: dict[str, Any]) -> bool:
-    """Whether two pieces are of one text."""
-    return event["type"] == before["type"] and all(event.get(name) == before.get(name) for name in _WHOSE)
+def _field(event: dict[str, Any]) -> str | None:
+    names = _PIECES.get(str(event.get("type")), ())
+    return next((name for name in names if isinstance(event.get(name), str)), None)
+
+
+def is_piece(event: dict[str, Any]) -> bool:
+    """Whether an event is a piece of a text."""
+    return _field(event) is not None
+
+
+def joined(before: dict[str, Any], event: dict[str, Any]) -> dict[str, Any] | None:
+    """Two neighbouring pieces of one text as one; None where they are of different ones."""
+    field = _field(event)
+    if field is None or not isinstance(before.get(field), str) or event.get("type") != before.get("type"):
+        return None
+    if any(event.get(name) != before.get(name) for name in _WHOSE):
+        return None
+    return {**before, field: before[field] + event[field]}
 
 
 def _short(text: str) -> str:

@@ -3,7 +3,8 @@
 from dataclasses import dataclass, field
 from typing import Any
 
-from tieline_gateway.told import MOST, told
+from prometheus_client import CollectorRegistry, Histogram
+from tieline_gateway.told import MOST, told, took
 
 
 @dataclass
@@ -34,3 +35,21 @@ def test_an_answer_holds_so_many_connections_and_counts_all() -> None:
     answer = told("g1", [someone(str(n)) for n in range(MOST + 5)])
 
     assert (answer["total"], len(answer["connections"])) == (MOST + 5, MOST)
+
+
+def test_how_long_answers_take() -> None:
+    histogram = Histogram("t_seconds", "Time", ["action"], registry=CollectorRegistry())
+    for n in range(100):
+        histogram.labels(action="agent.prompt" if n % 2 else "shell.input").observe(0.004 if n < 98 else 0.6)
+    histogram.labels(action="session.open").observe(30)
+    samples = [sample for metric in histogram.collect() for sample in metric.samples]
+
+    assert took(samples) == {"requests": 100, "p50": 5_000_000, "p99": 750_000_000}
+    assert took([]) == {"requests": 0, "p50": 0, "p99": 0}
+
+
+def test_what_takes_longer_than_anything_that_is_counted() -> None:
+    histogram = Histogram("t_seconds", "Time", ["action"], registry=CollectorRegistry())
+    histogram.labels(action="x").observe(90)
+
+    assert took([s for metric in histogram.collect() for s in metric.samples])["p99"] == 10_000_000_000

@@ -42,8 +42,8 @@ async def attach(where: Place, user: str, wanted: str, named: str) -> int:
         buffer = await client.request("shell.buffer", {"session_id": session})
         cursors = {"workspace": buffer["cursor"]} if buffer.get("cursor") else {"workspace": "now"}
         async with await client.subscribe(session, ("workspace",), cursors) as events:
-            output.note(f"attached to the shell of {session}; {named} detaches")
             with _raw(sys.stdin.fileno()):
+                _show(f"[attached to the shell of {session}; {named} detaches]\r\n")
                 _show(screen.again(buffer["data"]))
                 why = await _Terminal(client, session, leave).run(events)
     output.note(why)
@@ -124,7 +124,7 @@ def _show(text: str) -> None:
 def _raw(descriptor: int) -> Iterator[None]:
     """Every key as it is pressed, nothing echoed here; the terminal is as it was afterwards."""
     before = termios.tcgetattr(descriptor)
-    tty.setraw(descriptor)
+    tty.setraw(descriptor, termios.TCSADRAIN)  # what was typed already is for the shell too
     try:
         yield
     finally:

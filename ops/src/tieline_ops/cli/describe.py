@@ -150,7 +150,7 @@ def services(stats: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
     }
     rows = []
     for one in sorted(stats, key=lambda each: (str(each.get("name")), str(each.get("id")))):
-        name, endpoints = str(one.get("name")), _endpoints(one)
+        name, endpoints, data = str(one.get("name")), _endpoints(one), one.get("data") or {}
         rows.append(
             {
                 "service": name,
@@ -158,12 +158,11 @@ def services(stats: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
                 "version": str(one.get("version")),
                 "skew": str(one.get("version")) != usual[name],
                 "started": one.get("started"),
-                "in_flight": sum(each["in_flight"] for each in endpoints)
-                + int((one.get("data") or {}).get("in_flight") or 0),
-                "requests": sum(each["requests"] for each in endpoints),
+                "in_flight": sum(each["in_flight"] for each in endpoints) + int(data.get("in_flight") or 0),
+                "requests": sum(each["requests"] for each in endpoints) + int(data.get("requests") or 0),
                 "errors": sum(each["errors"] for each in endpoints),
-                "p50": max((each["p50"] for each in endpoints), default=0),
-                "p99": max((each["p99"] for each in endpoints), default=0),
+                "p50": max([int(data.get("p50") or 0), *(each["p50"] for each in endpoints)]),
+                "p99": max([int(data.get("p99") or 0), *(each["p99"] for each in endpoints)]),
                 "last_error": next((each["last_error"] for each in endpoints if each["last_error"]), None),
                 "endpoints": endpoints,
             }

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import collections
+import dataclasses
 import sys
 from collections.abc import AsyncIterator, Callable
 from typing import TYPE_CHECKING
@@ -16,7 +17,8 @@ from tieline_protocol import batch, jetstream, subjects
 from tieline_protocol.errors import BadMessage, BadSubject
 from tieline_protocol.received import Received
 
-from tieline_ops.cli import gather, lines, looking, output, patterns, reach, stored, tracing
+from tieline_ops import timeline
+from tieline_ops.cli import describe, gather, lines, looking, output, patterns, reach, stored, tracing
 from tieline_ops.cli.codes import Exit, Problem
 from tieline_ops.cli.contexts import Place
 from tieline_ops.cli.lines import As, Told
@@ -134,7 +136,7 @@ async def _found(bus: Bus, wanted: str) -> tuple[str, str]:
     except Problem as problem:
         if problem.exit is not Exit.NOT_FOUND:
             raise
-        found = [one for one in await gather.threads(bus) if wanted in (one.thread, one.title)]
+        found = describe.meant(await gather.threads(bus), wanted, lambda one: (one.thread, one.title, True))
         if len(found) != 1:
             raise Problem(f"there is no session or thread {wanted!r}", Exit.NOT_FOUND, problem.hint) from None
         return found[0].user, found[0].thread
@@ -149,11 +151,29 @@ async def _kept(bus: Bus, wanted: Filter, age: float) -> AsyncIterator[Told]:
             yield one
 
 
+async def _joined(events: AsyncIterator[Told]) -> AsyncIterator[Told]:
+    """Neighbouring pieces of one text as one event, for people."""
+    before: Told | None = None
+    async for one in events:
+        whole = None
+        if before is not None and (before.id, before.log) == (one.id, one.log):
+            whole = timeline.joined(before.event, one.event)
+        if before is not None and whole is not None:
+            before = dataclasses.replace(before, event=whole)
+            continue
+        if before is not None:
+            yield before
+        before = one
+    if before is not None:
+        yield before
+
+
 async def history(where: Place, wanted: Filter, age: float, last: int, how: As) -> None:
     write = _writer(how)
     shown: collections.deque[str] = collections.deque(maxlen=last or None)
     async with reach.bus(where) as bus:
-        async for one in _kept(bus, wanted, age):
+        kept = _kept(bus, wanted, age)
+        async for one in _joined(kept) if how in (As.LINE, As.WIDE) else kept:
             shown.append(write(one))
             if not last and len(shown) >= _TOGETHER:
                 output.lines(shown)

@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
+import select
 import shutil
 import sys
 from collections.abc import Callable, Coroutine, Iterable, Sequence
@@ -39,9 +40,18 @@ def width() -> int:
 
 
 def write(text: str) -> None:
-    """Write and let it be seen at once. Raises BrokenPipeError where nobody reads any more."""
-    sys.stdout.write(text)
+    """Write and let it be seen at once. Raises BrokenPipeError where nobody reads any more.
+
+    To the last byte: Python's own, unbuffered, drops what a pipe did not take at once.
+    """
     sys.stdout.flush()
+    left = memoryview(text.encode("utf-8", "backslashreplace"))
+    descriptor = sys.stdout.fileno()
+    while left:
+        try:
+            left = left[os.write(descriptor, left) :]
+        except BlockingIOError:  # somebody who shares the terminal made it so
+            select.select([], [descriptor], [])
 
 
 def lines(told: Iterable[str]) -> None:

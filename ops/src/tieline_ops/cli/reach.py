@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import AsyncIterator, MutableMapping
+from collections.abc import AsyncIterator, Callable, MutableMapping
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from tieline_ops.cli.codes import Exit, Problem
@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from tieline_protocol.bus import Bus
 
 CONNECT = 5.0  # s until a broker or gateway that does not answer counts as away
+_SOON = 0.3  # s until one does that says no
+_HOPELESS = ("refused", "authorization", "name or service not known", "temporary failure in name resolution")
 
 
 @contextlib.asynccontextmanager
@@ -24,7 +26,17 @@ async def bus(place: Place, patience: float = CONNECT) -> AsyncIterator[Bus]:
     """A connection to the system's NATS. Raises Problem where there is none in time."""
     from tieline_protocol import bus as broker
 
-    told = _quiet()
+    told: list[str] = []
+    limit = asyncio.timeout(patience)
+    loop = asyncio.get_running_loop()
+
+    def complained(error: str) -> None:
+        told[:] = [error]
+        if any(sign in error.lower() for sign in _HOPELESS) and (until := limit.when()) is not None:
+            with contextlib.suppress(RuntimeError):  # it is connected
+                limit.reschedule(min(until, loop.time() + _SOON))
+
+    _quiet(complained)
     settings = broker.BusSettings(
         place.nats_url,
         "tieline-cli",
@@ -34,11 +46,12 @@ async def bus(place: Place, patience: float = CONNECT) -> AsyncIterator[Bus]:
     )
     async with contextlib.AsyncExitStack() as stack:
         try:
-            async with asyncio.timeout(patience):
+            async with limit:
                 connected = await stack.enter_async_context(broker.connect(settings))
         except TimeoutError:
             why = told[-1] if told else "it does not answer"
             denied = "authorization" in why.lower()
+            why = "nobody listens there" if "refused" in why.lower() else why
             raise Problem(
                 f"NATS cannot be reached at {settings.url}: {why}",
                 Exit.DENIED if denied else Exit.UNAVAILABLE,
@@ -67,20 +80,16 @@ async def client(place: Place, user: str = "") -> AsyncIterator[Client]:
         await opening.close()
 
 
-def _quiet() -> list[str]:
-    """Logs of libraries do not belong on a person's screen; what the broker connection said last is kept."""
+def _quiet(complained: Callable[[str], None]) -> None:
+    """Logs of libraries do not belong on a person's screen; what the broker connection complains of is handed on."""
     import structlog
 
-    told: list[str] = []
-
-    def keep(_: Any, method: str, event: MutableMapping[str, Any]) -> NoReturn:
+    def drop(_: Any, method: str, event: MutableMapping[str, Any]) -> NoReturn:
         if "error" in event:
-            told.append(str(event["error"]))
-            del told[:-1]
+            complained(str(event["error"]))
         if event.get("event") in ("the broker went away", "the broker is back"):
             note(str(event["event"]))
         raise structlog.DropEvent
 
-    structlog.configure(processors=[keep], cache_logger_on_first_use=False)
+    structlog.configure(processors=[drop], cache_logger_on_first_use=False)
     logging.getLogger().setLevel(logging.CRITICAL)
-    return told

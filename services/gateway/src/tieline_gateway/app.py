@@ -14,6 +14,7 @@ from tieline_protocol.bus import Bus, BusSettings
 from tieline_protocol.service import App, Service
 from websockets.asyncio.server import serve
 
+from tieline_gateway import metrics
 from tieline_gateway.config import Config
 from tieline_gateway.gateway import Gateway
 from tieline_gateway.sockets import Socket, choose_subprotocol
@@ -55,7 +56,7 @@ async def _running(config: Config, service: Service) -> AsyncIterator[dict[str, 
                         version=version("tieline-gateway"),
                         description="The connections of frontends",
                         endpoints={},
-                        told=lambda: told(lease.id, gateway.viewers),
+                        told=lambda: told(lease.id, gateway.viewers, _answered()),
                     ),
                     serve(
                         gateway.handle,
@@ -91,6 +92,10 @@ def _settings(config: Config, name: str) -> BusSettings:
         password_file=config.nats_password_file,
         inbox_prefix=config.nats_inbox_prefix,
     )
+
+
+def _answered() -> list[Any]:
+    return [sample for metric in metrics.SECONDS.collect() for sample in metric.samples]
 
 
 def _connected(connection: Bus) -> Callable[[], str | None]:
