@@ -187,8 +187,9 @@ class EventPublisher:
     # At work
 
     async def run(self) -> None:
-        """Publish until cancelled."""
+        """Publish until cancelled. A later run goes on with what this one has not confirmed."""
         loop = self._loop
+        self._window.again()
         inbox = self._bus.inbox()
         subscription = await self._bus.subscribe(f"{inbox}.*", self._acked, on_lost=self._again)
         self._inbox = inbox
@@ -202,9 +203,13 @@ class EventPublisher:
         finally:
             for _, stored in self._stored:
                 stored.cancel()
+            self._stored.clear()
             self._inbox = ""
-            self.backlog.clear()
             await subscription.close()
+
+    def forget(self) -> None:
+        """There will be no later run: nobody publishes what waits."""
+        self.backlog.clear()
 
     async def _rest(self, loop: asyncio.AbstractEventLoop) -> None:
         due = self._window.due(loop.time())
@@ -274,19 +279,23 @@ class EventPublisher:
     def _acked(self, received: Received) -> None:
         seq = None if status(received) else ack_sequence(received.data)
         name = received.subject.rpartition(".")[2]
-        if self._window.acked(name, seq, asyncio.get_running_loop().time()):
+        if self._window.acked(name, seq, self._loop.time()):
             self._numbering.at = self._window.at
-            confirmed = self._window.confirmed
-            ready = [stored for offset, stored in self._stored if offset <= confirmed]
-            if ready:
-                self._stored = [waiting for waiting in self._stored if waiting[0] > confirmed]
-                for stored in ready:
-                    if not stored.done():
-                        stored.set_result(None)
+            if self._stored:
+                self._tell_stored(self._window.confirmed)
+            if not (self.backlog or self._window.unsent):
+                return  # nothing has waited for it
         if self._window.repeats != self._repeats:
             REPEATS.inc(self._window.repeats - self._repeats)
             self._repeats = self._window.repeats
         self._wake.set()
+
+    def _tell_stored(self, confirmed: int) -> None:
+        ready = [stored for offset, stored in self._stored if offset <= confirmed]
+        self._stored = [waiting for waiting in self._stored if waiting[0] > confirmed]
+        for stored in ready:
+            if not stored.done():
+                stored.set_result(None)
 
     def _again(self) -> None:
         self._window.again()

@@ -52,6 +52,11 @@ class Window:
     def empty(self) -> bool:
         return not self._flights
 
+    @property
+    def unsent(self) -> bool:
+        """Whether some were not given to the connection yet."""
+        return self._sent < len(self._flights)
+
     def room(self, more: int, gathered: int = 0) -> bool:
         """Whether `more` bytes may be added to `gathered` ones that will be; what is larger than all goes alone."""
         return self._bytes + gathered + more <= self.size or not (self._flights or gathered)

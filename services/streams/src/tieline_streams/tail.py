@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from tieline_protocol import merge
 
 TAIL = 64 * 1024  # in UTF-8 bytes
-_RAW = 6  # times that much JSON is kept before anybody looks into it: a flood costs next to nothing
+_RAW = 16  # times that much JSON is kept before anybody looks into it: a flood costs next to nothing
 
 
 class Tail:
