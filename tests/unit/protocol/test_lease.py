@@ -22,6 +22,15 @@ def test_a_process_acts_for_seven_seconds_after_it_sent_its_last_confirmed_renew
     assert lease.must_close(100.0 + 7.5)
 
 
+def test_a_lease_runs_out_a_while_before_it_has_expired():
+    lease = Lease(TERMS)
+    lease.renewed(sent=100.0)
+
+    assert not lease.running_out(106.2)
+    assert lease.running_out(106.3)
+    assert lease.may_act(106.3)
+
+
 def test_a_confirmation_that_comes_late_counts_from_when_the_renewal_was_sent():
     lease = Lease(TERMS)
     lease.renewed(sent=105.0)

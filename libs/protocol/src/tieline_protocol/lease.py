@@ -31,6 +31,11 @@ class Terms:
         return self.ttl * 7 / 8
 
     @property
+    def leave(self) -> float:
+        """Seconds after which it ends what it can only end in order while it may still act."""
+        return self.ttl * 25 / 32
+
+    @property
     def close(self) -> float:
         """Seconds after which it closes what it holds."""
         return self.ttl * 15 / 16
@@ -60,6 +65,10 @@ class Lease:
     def may_act(self, now: float) -> bool:
         """Whether the process may use what it hears, write and answer."""
         return not self._refused and now - self._sent < self._terms.act
+
+    def running_out(self, now: float) -> bool:
+        """Whether the process will soon not be allowed to act any more, unless a renewal is confirmed."""
+        return now - self._sent >= self._terms.leave
 
     def must_close(self, now: float) -> bool:
         """Whether the process must close what it holds."""

@@ -44,6 +44,10 @@ class ProcessLease:
         """Seconds since the last confirmed renewal was sent; infinite where there is none."""
         return self._lease.age(boottime())
 
+    def running_out(self) -> bool:
+        """Whether this process will soon not be allowed to act any more."""
+        return self._lease.running_out(boottime())
+
     def must_close(self) -> bool:
         """Whether this process must close what it holds."""
         return self._lease.must_close(boottime())

@@ -109,12 +109,24 @@ class Sessions:
 
     async def _heed_lease(self) -> None:
         """Once the lease has certainly expired, drop everything; when there is one again, take what nobody took."""
-        lease, lost = self._lease, False
+        lease, lost, left = self._lease, False, False
         while True:
             await asyncio.sleep(_WATCH)
             if lease.must_close():
-                lost = True
+                lost, left = True, False
                 await self._lives.drop()
             elif lost and lease.may_act():
                 lost = False
                 self._takeover.look()
+            elif lease.may_act() and (left or lease.running_out()):
+                left = lease.running_out()
+                await self._leave_or_stay(left)
+
+    async def _leave_or_stay(self, leave: bool) -> None:
+        """A daemon keeps what it has to say once its sockets have ended in order; after that it is dialled again."""
+        managers = [session.manager for session in self.owned if session.manager is not None]
+        if leave:
+            await asyncio.gather(*(manager.leave() for manager in managers))
+        else:
+            for manager in managers:
+                manager.stay()

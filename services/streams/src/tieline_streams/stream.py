@@ -35,11 +35,12 @@ class Stream:
         self._url = execution.url.replace("http", "ws", 1) + self.path
         self.socket: Socket | None = None
         self.closing = False
+        self.leaving = False  # this process may soon not act: what is said meanwhile is for whoever may
 
     async def _connect(self, on_frames: Callable[[list[Frame]], None], on_up: Callable[[], None]) -> Socket:
         """Dial; frames in one packet with the handshake are heard after `on_up`. Raises Fatal, Unavailable."""
-        if self.closing:
-            raise Unavailable("closing")
+        if self.closing or self.leaving:
+            raise Unavailable("closing" if self.closing else "the broker is away")
         early: list[bytes] = []
         socket: Socket | None = None
 
@@ -82,7 +83,7 @@ class Stream:
         if socket.too_big:
             self._execution.on_invalid(self.name, gap("too_large", events=1))
             reason = "the daemon sent a frame above the limit"
-        elif not socket.orderly:
+        elif not socket.orderly and not self.closing:
             self.broke()
         return reason
 

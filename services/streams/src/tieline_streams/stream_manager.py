@@ -75,8 +75,21 @@ class StreamManager:
         """The agent's socket, then the workspace's; the HTTP client is closed after this by its owner."""
         self._close()
         await self.reverse.close()
+        await self._close_sockets()
+
+    async def _close_sockets(self) -> None:
         sockets = [stream.socket for stream in (self._agent, self._workspace) if stream.socket is not None]
         await asyncio.gather(*(socket.close(self._limits.close_handshake) for socket in sockets))
+
+    async def leave(self) -> None:
+        """End both sockets in order: the daemon keeps what it has to say. They are dialled again after `stay`."""
+        for stream in (self._agent, self._workspace):
+            stream.leaving = True
+        await self._close_sockets()
+
+    def stay(self) -> None:
+        """This process may go on."""
+        self._agent.leaving = self._workspace.leaving = False
 
     def _close(self) -> None:
         self._agent.closing = self._workspace.closing = True
