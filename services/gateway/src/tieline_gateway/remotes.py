@@ -1,6 +1,6 @@
 """Remotes, as this gateway sees them: which its connections expose, and the calls that reach those.
 
-The decisions are in `registrations.py` and `owned_calls.py`; here is what waits: for the remotes service, for the
+The decisions are in `registrations.py`, calls in `handing.py`; here is what waits: for the remotes service, for the
 bucket's leader, for the broker to come back.
 """
 
@@ -14,25 +14,22 @@ from collections.abc import AsyncIterator, Mapping
 from typing import Any
 
 import structlog
-from tieline_protocol import frontend, jetstream, jsontext, leases, subjects
+from tieline_protocol import frontend, jetstream, jsontext, subjects
 from tieline_protocol.bus import Bus, Received
 from tieline_protocol.errors import BadMessage, Code, Refused, TielineError, Unavailable
 from tieline_protocol.frontend import ACTIONS
 from tieline_protocol.leases import ProcessLease
-from tieline_protocol.messages import answer, refusal
 from tieline_protocol.remotes import name_token
 
 from tieline_gateway.config import Limits
 from tieline_gateway.connection import Connection
+from tieline_gateway.handing import Handing
 from tieline_gateway.leaving import Leaving, Start
-from tieline_gateway.owned_calls import OwnedCall, OwnedCalls
 from tieline_gateway.registrations import Registered, Registrations
 from tieline_gateway.requests import Requests
 
 log = structlog.get_logger()
 
-_TAKEN = answer({})
-_SLACK = 5.0  # s beyond a call's time within which its replica says that it is over
 _PAUSE = 1.0  # s between tries at what must be done in the end
 _TRIES = 60
 _LEASE = 5.0  # s that a registration waits for the gateway's lease
@@ -50,7 +47,6 @@ class Remotes:
         start: Start,
         viewers: Mapping[str, Connection],
     ) -> None:
-        self.calls = OwnedCalls()
         self._bus = bus
         self._lease = lease
         self._requests = requests
@@ -63,20 +59,20 @@ class Remotes:
         self._checking: asyncio.Task[None] | None = None
         self._check_again = False
         self.leaving = Leaving(bus, lease, requests, start)
+        self._handing = Handing(bus, lease, limits, viewers, self._registrations, self.leaving)
+        self.calls = self._handing.calls
 
     @contextlib.asynccontextmanager
     async def listening(self) -> AsyncIterator[None]:
         """Hear calls, and what becomes of names, until the block is left. Raises Unavailable."""
-        calls = await self._bus.subscribe(subjects.connections(self._lease.id), self._about_connection)
         writes = await self._bus.subscribe(
             subjects.bucket_key(subjects.BUCKET_REMOTES, ">"), self._written, on_lost=self.check_all
         )
         try:
-            async with leases.watching(self._bus, self._process_ended):
+            async with self._handing.listening():
                 yield
         finally:
             await writes.close()
-            await calls.close()
 
     def tick(self, now: float) -> None:
         """Once a second."""
@@ -84,8 +80,7 @@ class Remotes:
         if acts and not self._acted:
             self.check_all()  # our registrations may have fallen with the lease
         self._acted = acts
-        for call in self.calls.overdue(now):
-            self._cancelled_at_owner(call, "timeout")
+        self._handing.tick(now)
 
     # What connections ask for
 
@@ -157,75 +152,6 @@ class Remotes:
         request = self._requests.make(action, viewer.user, {"connection": viewer.id}, trace)
         return await self._requests.service(action, request)
 
-    # What the remotes service says to a connection
-
-    def _about_connection(self, received: Received) -> None:
-        reply = self._answer(received)
-        if received.reply:
-            with contextlib.suppress(Unavailable):
-                self._bus.publish_now(received.reply, reply)
-
-    def _answer(self, received: Received) -> bytes:
-        connection, verb = received.subject.split(".")[-2:]
-        try:
-            value = jsontext.loads(received.data)
-            match verb:
-                case "remote-call":
-                    self._call(connection, value)
-                    return _TAKEN
-                case "remote-call-cancel":
-                    request_id, reason = value["requestId"], value.get("reason", "cancelled")
-                    if not isinstance(request_id, str) or not isinstance(reason, str):
-                        raise BadMessage("requestId and reason must be texts")
-                    call = self.calls.ended(request_id, connection)
-                    if call is not None:
-                        self._cancelled_at_owner(call, reason)
-                    return _TAKEN
-                case _:
-                    raise BadMessage(f"unknown verb {verb!r:.40}")
-        except TielineError as exc:
-            return refusal(exc)
-        except (KeyError, TypeError, ValueError, AttributeError) as exc:
-            return refusal(Refused(Code.BAD_REQUEST, f"not a message about a connection: {exc!r:.200}"))
-
-    def _call(self, connection: str, value: dict[str, Any]) -> None:
-        """Write a call to its socket. Raises Refused; then nothing runs."""
-        payload, budget = value["payload"], int(value["budget_ms"])
-        request_id, name = payload["requestId"], payload["remotename"]
-        if not self._lease.may_act():  # this may have waited here longer than anybody waits for it
-            raise Refused(Code.CONFLICT, "this gateway is not sure to be alive")
-        viewer = self._viewers.get(connection)
-        if viewer is None or not viewer.socket.open or viewer.user != value["user"]:
-            if viewer is None and isinstance(name, str):  # it should have gone with its connection
-                self.leaving.begin(str(value["user"]), connection, set(), [name])
-            raise Refused(Code.NOT_FOUND, "the connection is gone")
-        if not self._registrations.accepts(connection, name, payload["registration"]):
-            raise Refused(Code.CONFLICT, "the remote was registered anew")
-        if self.calls.count(connection) >= self._limits.calls:
-            raise Refused(Code.BUSY, "too many calls are under way on the remote's connection")
-        replica, number = subjects.parse_request_id(request_id)
-        until = asyncio.get_running_loop().time() + budget / 1000 + _SLACK
-        if not self.calls.handed(OwnedCall(request_id, replica, number, connection, until)):
-            raise Refused(Code.BAD_REQUEST, "this call was handed over before")
-        facts = {
-            "requestId": request_id,
-            "remotename": name,
-            "function": payload["function"],
-            "args": payload["args"],
-            "deadline_ms": budget,
-        }
-        viewer.socket.answer(frontend.notification("remote-call", facts, value.get("traceparent")))
-
-    async def _process_ended(self, process: str) -> None:
-        for call in self.calls.replica_ended(process):
-            self._cancelled_at_owner(call, "unavailable")
-
-    def _cancelled_at_owner(self, call: OwnedCall, reason: str) -> None:
-        viewer = self._viewers.get(call.connection)
-        if viewer is not None:
-            facts = {"requestId": call.request_id, "reason": reason}
-            viewer.socket.answer(frontend.notification("remote-call-cancel", facts))
-
     # What becomes of names
 
     def _written(self, received: Received) -> None:
@@ -265,7 +191,7 @@ class Remotes:
                 viewer.socket.answer(frontend.notification("remote-replaced", {"remotename": lost.name}))
         for missing in verdict.missing:
             for call in self.calls.closed(missing.connection):  # they fell with the registration
-                self._cancelled_at_owner(call, "disconnected")
+                self._handing.cancel_at_owner(call, "disconnected")
             await self._again(missing)
 
     async def _again(self, missing: Registered) -> None:
