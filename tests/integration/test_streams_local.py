@@ -189,3 +189,36 @@ async def test_a_command_that_cannot_be_started_is_a_clear_error(
         async with streams.running(nats_server.url, known):
             with pytest.raises(Exception, match=message):
                 await Frontend(bus).rpc("open")
+
+
+@pytest.mark.timeout(60)
+async def test_an_agent_that_ends_in_its_turn_is_started_again_with_its_conversation(
+    nats_server: NatsServer, bus: Bus, known: Executors
+) -> None:
+    """B66, B68: what was said before is not said again."""
+    async with streams.running(nats_server.url, known):
+        user = Frontend(bus)
+        await user.open()
+        for generation, last in ((1, "crash 3"), (2, "exit")):
+            await user.command("agent.prompt", {"text": f"say {generation} \\n\n{last}"})
+            await user.until("agent", "turn", timeout=15, generation=generation, state="ended")
+            await eventually(lambda n=generation: _told_gone(user, n), timeout=10)
+        await user.command("agent.prompt", {"text": "say 3"}, budget_ms=20_000)
+        await user.until("agent", "turn", timeout=15, generation=3, state="ended", reason="end_turn")
+        turns = [one for one in await user.events("agent", "turn") if one["state"] == "ended"]
+        said = "".join(one.get("text", "") for one in await user.events("agent", "message_chunk"))
+        await user.command("session.close", budget_ms=20_000)
+
+    assert [(one["generation"], one["reason"]) for one in turns] == [
+        (1, "agent_exited"),
+        (2, "agent_exited"),
+        (3, "end_turn"),
+    ]
+    assert said.split() == ["1", "2", "3"]
+
+
+async def _told_gone(user: Frontend, times: int) -> bool:
+    return (
+        len([one for one in await user.events("agent", "session") if "has ended" in one.get("reason", "")])
+        >= times
+    )

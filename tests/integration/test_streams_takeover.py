@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import signal
 import time
 from collections.abc import AsyncIterator, Callable
@@ -11,11 +12,13 @@ from pathlib import Path
 import pytest
 from tieline_protocol.bus import Bus
 from tieline_protocol.errors import TielineError
-from tieline_streams.config import Executors
+from tieline_protocol.lease import Terms
+from tieline_streams.config import Executors, Limits
 
 from tests.support import streams
 from tests.support.agentctl import Agentctl, complete, event
 from tests.support.eventually import eventually
+from tests.support.nats_link import NatsLink
 from tests.support.nats_server import NatsServer
 from tests.support.process import Process
 from tests.support.streams import Frontend
@@ -226,3 +229,49 @@ async def test_a_session_whose_instance_went_while_nobody_owned_it_fails_with_it
 
     assert "gone" in failed["reason"]
     assert [one["reason"] for one in turns] == ["disconnected"]
+
+
+@pytest.mark.parametrize("somebody_else", [False, True])
+@pytest.mark.timeout(40)
+async def test_what_was_read_while_the_broker_was_away_beyond_the_lease_is_published_or_told_as_missing(
+    bus: Bus, nats_server: NatsServer, daemon: Agentctl, known: Executors, somebody_else: bool
+) -> None:
+    """B35: the owner that comes back publishes it first; a successor says that something may be missing."""
+    user = Frontend(bus)
+    limits = Limits(lease=Terms(ttl=2), sweep=0.5)
+    async with contextlib.AsyncExitStack() as stack:
+        link = await stack.enter_async_context(NatsLink(nats_server.port))
+        await stack.enter_async_context(streams.running(link.url, known, limits))
+        await user.open()
+        await user.command("agent.prompt", {"text": "x"})
+        daemon.agent[0].send(event("message_chunk", text="one "))
+        await user.until("agent", "message_chunk")
+        await link.down()
+        daemon.agent[0].send(event("message_chunk", text="two "), event("plan", plan_content="three"))
+        daemon.workspace[0].send({"type": "git_commit", "git_commit": {"sha": "1"}})
+        if somebody_else:
+            await stack.enter_async_context(streams.running(nats_server.url, known, limits))
+            await eventually(lambda: len(daemon.agent) == 2, timeout=10)
+        await eventually(daemon.agent[0].closed.is_set, timeout=10)
+        await link.up()
+        mark = link.mark()
+        await eventually(lambda: len(daemon.agent) == 2, timeout=15)
+        daemon.agent[1].send(event("message_chunk", text="four"), complete(1))
+        await user.until("agent", "turn", state="ended", timeout=15)
+        await eventually(lambda: link.sent("$KV.tieline_processes.", since=mark), timeout=15)
+        said = await text(user)
+        log = await user.log("agent")
+        commits = await user.events("workspace", "git_commit")
+        published = link.sent("tieline.event.", since=mark)
+
+    kept = not somebody_else
+    assert [one.event["clean"] for one in log if one.event["type"] == "epoch"] == [True, kept]
+    assert said == ("one two four" if kept else "one four")
+    assert len(commits) == len([one for one in log if one.event["type"] == "plan"]) == int(kept)
+    assert bool(published) is kept
+    second = next(
+        one for one in log if one.event["type"] == "epoch" and one.cursor.epoch == log[-1].cursor.epoch
+    )
+    before = [one.cursor for one in log if one.cursor.epoch < log[-1].cursor.epoch]
+    assert (second.event["previous"], second.event["last"]) == (before[-1].epoch, before[-1].offset)
+    assert len([one for one in log if one.event["type"] == "turn" and one.event["state"] == "ended"]) == 1

@@ -83,7 +83,7 @@ def test_messages_are_remembered_up_to_a_bound():
     turns = Turns()
     for n in range(REMEMBERED + 1):
         generation, _ = turns.accept(f"m{n}", False, 0)
-        turns.refused(generation, 0)
+        turns.heard("complete", complete(generation), 0)
 
     assert turns.generation_of("m0") is None
     assert turns.generation_of("m1") == 2
@@ -101,12 +101,12 @@ def test_a_prompt_that_was_not_sent_can_be_tried_again():
     assert told(turns.withdraw(2, 2)) == [(2, "ended", "error")]
 
 
-def test_a_prompt_that_the_daemon_refuses_ends():
+def test_a_prompt_that_the_daemon_refuses_ends_and_may_be_tried_again():
     turns = Turns()
     turns.accept(None, False, 0)
 
-    assert told(turns.refused(1, 1)) == [(1, "ended", "error")]
-    assert turns.refused(1, 1) == []
+    assert told(turns.withdraw(1, 1)) == [(1, "ended", "error")]
+    assert turns.withdraw(1, 1) == []
     assert turns.delivered(1, 1) == []
 
 
@@ -178,6 +178,14 @@ def test_cancel_ends_by_the_daemons_word():
     assert turns.permissions(True, 1) == []
     assert told(turns.heard("complete", complete(1, "cancelled"), 2)) == [(1, "ended", "cancelled")]
     assert turns.cancel(3) == []
+
+
+def test_what_ends_after_a_cancel_was_cancelled_whatever_the_agent_calls_it():
+    """B74."""
+    turns = started()
+    turns.cancel(1)
+
+    assert told(turns.heard("complete", complete(1, "end_turn"), 2)) == [(1, "ended", "cancelled")]
 
 
 def test_cancel_that_nobody_answers_ends_after_10_s():

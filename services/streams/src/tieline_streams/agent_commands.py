@@ -8,6 +8,7 @@ from typing import Any
 from tieline_protocol import tracing
 from tieline_protocol.errors import Code, FateUnknown, ProtocolError, Refused, TimedOut, Unavailable
 
+from tieline_streams.failing import NOT_RUNNING
 from tieline_streams.line import CLIENT
 from tieline_streams.payloads import Answer, Prompt, Respond, read
 from tieline_streams.session import Session
@@ -45,16 +46,35 @@ class AgentCommands:
             raise Unavailable("the session is not connected")
         return manager
 
+    async def _alive(self, deadline: float, *, blank: bool = False) -> None:
+        """Start an agent that has ended; `blank`: without its conversation. Raises TielineError."""
+        recovery, place = self._session.recovery, self._session.place
+        if recovery.gone and place is not None:
+            within = (deadline - self._loop.time()) * 0.9
+            await (recovery.restart if blank else recovery.revive)(place, within)
+
     async def prompt(self, payload: dict[str, Any], budget: float) -> Body:
         """Accepted, stored, written: in this order. What was written once is never written again."""
         prompt = read(Prompt, payload)
-        turns = self._journal.turns
-        if (known := turns.generation_of(prompt.client_message_id)) is not None:
+        known = self._journal.turns.generation_of(prompt.client_message_id)
+        if known is not None:
             return {"generation": known}
-        manager = self._manager()
+        deadline = self._loop.time() + budget
+        await self._alive(deadline)
+        try:
+            return await self._prompt(prompt, deadline, budget)
+        except Refused as exc:
+            if NOT_RUNNING not in exc.message:
+                raise
+            # Its end was nobody's event. The daemon has said no, so the prompt has not run.
+            await self._session.recovery.lost(None)
+            await self._alive(deadline)
+            return await self._prompt(prompt, deadline, budget)
+
+    async def _prompt(self, prompt: Prompt, deadline: float, budget: float) -> Body:
+        turns, manager = self._journal.turns, self._manager()
         if not manager.agent_open():
             raise Unavailable("the agent is not connected")
-        deadline = self._loop.time() + budget
         generation, (accepted,) = turns.accept(prompt.client_message_id, prompt.queue, self._loop.time())
         try:
             async with asyncio.timeout_at(deadline - min(0.2, budget / 10)):
@@ -82,10 +102,7 @@ class AgentCommands:
         except (FateUnknown, TimedOut):
             self._journal.tell(turns.unsure(generation, now()))
             self._journal.wake()
-        except Refused:
-            self._journal.tell(turns.refused(generation, now()))
-            raise
-        except Unavailable:
+        except (Refused, Unavailable):
             self._journal.tell(turns.withdraw(generation, now()))
             raise
         except BaseException:
@@ -98,6 +115,8 @@ class AgentCommands:
     async def cancel(self, payload: dict[str, Any], budget: float) -> Body:
         turns = self._journal.turns
         turn = turns.front
+        if turn is None and self._session.recovery.gone:
+            return {"state": "ended"}
         self._journal.tell(turns.cancel(self._loop.time()))
         # A daemon that does not answer does not matter to the turn: it ends 10 s from now in any case.
         wait = min(budget, self._limits.agent_request)
@@ -169,6 +188,8 @@ class AgentCommands:
             body = {"cwd": str(session.place.path) if session.place else "", "mcp_servers": [], **body}
         elif action == "agent.session.load":
             body["session_id"] = acp or session.record.acp_session or ""
+        if action != "agent.stderr":
+            await self._alive(self._loop.time() + budget, blank=action in (*_OPENS_ACP, "agent.initialize"))
         manager = self._manager()
         if action in _OPENS_ACP and manager.agent_open():
             session.tools.stop("the agent's session was replaced")  # the daemon fails them too
@@ -176,6 +197,7 @@ class AgentCommands:
         opened = reply.get("session_id")
         if action in _OPENS_ACP and reply.get("success") and isinstance(opened, str):
             await session.ledger.write(acp_session=opened)
+            await session.line.remember_agent()
         return reply
 
 

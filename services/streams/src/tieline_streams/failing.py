@@ -11,7 +11,7 @@ from tieline_protocol.errors import Code, Refused, TielineError, Unavailable
 from tieline_streams.instance import Instance
 from tieline_streams.stream_manager import StreamManager
 
-_NOT_RUNNING = "agent not running"  # the wire's words
+NOT_RUNNING = "agent not running"  # the wire's words
 _ENDS = 3.0  # an agent that has closed its pipes gets 2 s to end
 _ALIVE = 0.3  # the answer may be here before the news that the agent has ended
 _LAST_WORDS = 0.5
@@ -22,7 +22,7 @@ _MOST = 2_000
 
 async def explained(exc: TielineError, instance: Instance, manager: StreamManager) -> TielineError:
     """What stands behind a refusal at the start: the end of the agent, if it has ended; else the refusal itself."""
-    patience = _ENDS if _NOT_RUNNING in exc.message else _ALIVE
+    patience = _ENDS if NOT_RUNNING in exc.message else _ALIVE
     try:
         code = await _exit_code(instance, patience)
         if code is None:

@@ -76,10 +76,21 @@ class Journal:
     def tasks(self) -> list[asyncio.Task[None]]:
         """Its work, which never ends by itself; whoever asks for it owns it."""
         return [
-            asyncio.create_task(self.agent.run(), name=f"agent log {self._session}"),
-            asyncio.create_task(self.workspace.run(), name=f"workspace log {self._session}"),
+            *self.publishing(),
             asyncio.create_task(self._clock(), name=f"clock {self._session}"),
         ]
+
+    def publishing(self) -> list[asyncio.Task[None]]:
+        """What of it carries events into the logs."""
+        return [
+            asyncio.create_task(self.agent.run(), name=f"agent log {self._session}"),
+            asyncio.create_task(self.workspace.run(), name=f"workspace log {self._session}"),
+        ]
+
+    def forget(self) -> None:
+        """Nobody will publish what is not published yet."""
+        self.agent.forget()
+        self.workspace.forget()
 
     async def open(self, found: Found) -> None:
         """Begin the epoch in both logs. Raises Unavailable."""
@@ -205,8 +216,9 @@ class Journal:
             self.tell(self.turns.heard(type, value, self._loop.time()))
         if self.permissions.heard(type, value):
             self.permissions_changed()
-        if type == "error" and self.questions and end_told(type, value) == "agent_exited":
+        if type == "error" and end_told(type, value) == "agent_exited":
             self.close_questions("the agent has exited")
+            self.on_due(Due([], ask=True))
         if not self._backlog.reading and self.manager is not None:
             self._paused = True
             self.turns.reading(False, self._loop.time())

@@ -153,10 +153,15 @@ class Line:
 
     # The agent's conversation
 
-    async def begin(self, place: Place) -> None:
-        """A new conversation. Raises TielineError."""
+    async def initialize(self) -> None:
+        """What every process of the agent hears first. Raises TielineError."""
         assert self.manager is not None
         await self.manager.send_stream_request("agent.initialize", dict(CLIENT), 180)
+
+    async def begin(self, place: Place) -> None:
+        """A new conversation. Raises TielineError."""
+        await self.initialize()
+        assert self.manager is not None
         made = await self.manager.send_stream_request(
             "agent.session.new", {"cwd": str(place.path), "mcp_servers": []}, 120
         )
@@ -171,7 +176,7 @@ class Line:
         acp = self._ledger.record.acp_session
         if acp is None:
             raise Refused(Code.INTERNAL, "the agent has exited, and there is no conversation to go on with")
-        await self.manager.send_stream_request("agent.initialize", dict(CLIENT), 180)
+        await self.initialize()
         loop, replay = asyncio.get_running_loop(), self._journal.replay
         replay.begin(loop.time())
         try:
@@ -236,3 +241,10 @@ def agent_pid(status: dict[str, Any]) -> int | None:
     info = status.get("process_info")
     pid = info.get("pid") if isinstance(info, dict) else None
     return pid if isinstance(pid, int) and pid > 0 else None
+
+
+def exit_code(status: dict[str, Any]) -> int | None:
+    """How an agent that does not run has ended, where its daemon knows."""
+    info = status.get("process_info")
+    code = info.get("exit_code") if isinstance(info, dict) else None
+    return code if isinstance(code, int) and code >= 0 else None

@@ -16,6 +16,7 @@ from tieline_protocol.messages import OwnerRecord
 
 from tieline_streams.commands import Commands, Unowned
 from tieline_streams.findings import Findings
+from tieline_streams.left import Left
 from tieline_streams.ownership import Parts
 from tieline_streams.session import Session
 
@@ -40,6 +41,7 @@ class Lives:
         self._findings = Findings(parts.bus, group)
         self.sessions: dict[str, Session] = {}
         self.making: set[str] = set()  # begun here, and not owned yet
+        self.left: dict[str, Left] = {}  # of sessions that were ours until the lease expired
         self.stopping = False
 
     def here(self, id: str) -> bool:
@@ -82,6 +84,10 @@ class Lives:
             running.cancel()
             await asyncio.gather(running, return_exceptions=True)
             session.gone.set()
+            if session.tenure.lost:
+                self.left[session.id] = Left(session.journal, session.tenure, epoch)
+            else:
+                session.journal.forget()
             if session.unused.total():
                 self._findings.report(session.user, session.id, session.unused)
             if not session.opened.done():

@@ -66,11 +66,15 @@ class Parts:
 
 @dataclass(frozen=True, slots=True)
 class Taken:
-    """How an owner takes a session that another one had: whether that one released it, and what is to be done."""
+    """How an owner takes a session that another one had: whether that one released it, and what is to be done.
+
+    `settle`: it was this process itself, which may still publish what it had not confirmed; returns whether it did.
+    """
 
     clean: bool
     aim: Aim
     reason: str | None = None
+    settle: Callable[[float], Awaitable[bool]] | None = None
 
 
 @dataclass(frozen=True, slots=True)

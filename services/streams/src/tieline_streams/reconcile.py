@@ -14,7 +14,7 @@ from tieline_protocol import jsontext
 from tieline_protocol.errors import Code, Refused, TielineError
 
 from tieline_streams.journal import Journal
-from tieline_streams.line import RUNNING, Line
+from tieline_streams.line import RUNNING, Line, exit_code
 from tieline_streams.ownership import Place
 from tieline_streams.sockets import Fatal
 from tieline_streams.turn import Due
@@ -28,16 +28,25 @@ _TRIES = 5
 
 
 class Reconciler:
-    """`run` is its work; `up` may be called from callbacks. `broken` is told that the instance is gone."""
+    """`run` is its work; `up` and `due` may be called from callbacks.
+
+    `broken` is told that the instance is gone, `exited` that the agent has ended, and with which code.
+    """
 
     def __init__(
-        self, session: str, journal: Journal, place: Place | None, broken: Callable[[str], None]
+        self,
+        session: str,
+        journal: Journal,
+        place: Place | None,
+        broken: Callable[[str], None],
+        exited: Callable[[int | None], Awaitable[None]],
     ) -> None:
         self._session = session
         self._journal = journal
         journal.on_due = self.due
         self._place = place
         self._broken = broken
+        self._exited = exited
         self._wake = asyncio.Event()
         self._due: set[str] = set()
         self._loop = asyncio.get_running_loop()
@@ -61,6 +70,8 @@ class Reconciler:
 
     def due(self, due: Due) -> None:
         """Time has brought a question to the daemon, or the end of its turn."""
+        if not self.active:
+            return
         self._due.update([*(["silence"] if due.ask else []), *(["cancel"] if due.cancel else [])])
         self._wake.set()
 
@@ -84,8 +95,9 @@ class Reconciler:
                         self._loop.call_later(_AGAIN, self._again, what)
 
     def _still(self, what: str) -> bool:
+        stream = "agent" if what == "silence" else what
         manager = self.line.manager if self.line is not None else None
-        return manager is not None and manager.states().get(what) == "up"
+        return manager is not None and manager.states().get(stream) == "up"
 
     def _again(self, what: str) -> None:
         self._due.add(what)
@@ -110,7 +122,7 @@ class Reconciler:
         status = await line.status()
         now = self._loop.time()
         if status.get("agent_status") not in RUNNING:
-            journal.agent_exited()
+            await self._exited(exit_code(status))
             return
         generation = status.get("prompt_generation")
         if "busy" in status and isinstance(generation, int):

@@ -71,12 +71,14 @@ class Session:
         self._taken = taken
         self.taken = taken is not None
         self._ending: asyncio.Future[Ending] = loop.create_future()
-        self._reconciler = Reconciler(self.id, self.journal, place, self._broken)
+        self._reconciler = Reconciler(
+            self.id, self.journal, place, self._broken, lambda code: self.recovery.lost(code)
+        )
         self.line = Line(
             parts, self.ledger, self.journal, self.tools, epoch, self._broken, self._reconciler.up
         )
         self._reconciler.line = self.line
-        self.recovery = Recovery(self.id, self.journal, self.line, self._reconciler, self.limits)
+        self.recovery = Recovery(self.id, self.journal, self.line, self._agent_is, self.limits)
         self._end = End(
             self.ledger, self.journal, self.tools, self.operations, self.line, place, begun=self.taken
         )
@@ -118,6 +120,11 @@ class Session:
         wanted = "closed" if state in ("closing", "closed") else self.record.wanted
         await self.ledger.write(state=state, reason=reason, wanted=wanted)
 
+    async def _agent_is(self, gone: str | None) -> None:
+        """The session goes on without its agent, or with it again."""
+        if self.state == "ready" and not self._ending.done():
+            await self.set_state("ready", gone)
+
     # Life
 
     async def run(self) -> None:
@@ -144,6 +151,7 @@ class Session:
             for task in [living, *working]:
                 task.cancel()
             await asyncio.gather(living, *working, return_exceptions=True)
+            await self.recovery.close()
             await self.line.disconnect(tell=False)
             await self.line.close_client()
             if self.place is not None:
@@ -180,11 +188,12 @@ class Session:
         if taken is None:
             await self.journal.open(Found())
             return
+        clean = taken.clean or (taken.settle is not None and await taken.settle(self.limits.drain))
         agent, workspace = [
             await insist(lambda log=log: end_of(bus, self.user, self.id, log))  # type: ignore[misc]
             for log in ("agent", "workspace")
         ]
-        await self.journal.open(Found(agent, workspace, taken.clean))
+        await self.journal.open(Found(agent, workspace, clean))
         self.journal.restore(recovered := await insist(lambda: history.read(bus, self.user, self.id)))
         entry = await insist(lambda: self._parts.instances.get(self.id))
         self.line.record = InstanceRecord.decode(entry.value) if entry is not None else None
@@ -231,7 +240,10 @@ class Session:
         if self._taken is not None:
             if self.place is None:
                 raise Unavailable("the session's executor is not configured any more")
+            self._reconciler.active = True
             await self.recovery.reconnect_all(self.place)
+            if self.record.reason is not None:  # what an earlier owner said of the agent is over
+                await self._agent_is(None)
             return
         assert self.place is not None
         try:

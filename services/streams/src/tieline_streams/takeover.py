@@ -66,6 +66,9 @@ class Takeover:
         if lives.here(id) or lives.stopping or not parts.lease.may_act():
             return
         found = owners.get(id)
+        left = lives.left.get(id)
+        if left is not None and (found is None or found.revision != left.epoch):
+            lives.left.pop(id).forget()  # somebody else has it, or had it
         owner = OwnerRecord.decode(found.value) if found is not None else None
         wanted = taking.aim(record, owner, int(time.time() * 1000))
         if wanted is Aim.LEAVE or not taking.may_take(owner, parts.lease.id, await self._held(owner)):
@@ -96,12 +99,14 @@ class Takeover:
             await self._lives.abandon(id, epoch)
             return
         clean = owner is None or owner.released
+        left = self._lives.left.pop(id, None)
         reason = record.reason or (
             "the service stopped while the session opened" if wanted is Aim.FAIL else None
         )
         TAKEN.labels(aim=wanted.value, clean=str(clean).lower()).inc()
         log.info("a session is taken", session=id, clean=clean, aim=wanted.value)
-        self._lives.begin(Session(parts, record, epoch, place, Taken(clean, wanted, reason)), epoch)
+        taken = Taken(clean, wanted, reason, left.settle if left is not None else None)
+        self._lives.begin(Session(parts, record, epoch, place, taken), epoch)
 
     def _owner_wrote(self, received: Received) -> None:
         """Any owner wrote its key: where it has released it, somebody may take it at once."""

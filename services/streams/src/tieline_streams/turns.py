@@ -83,7 +83,7 @@ class Turns:
         return turn.generation, [self._told(turn)]
 
     def withdraw(self, generation: int, now: float) -> list[Event]:
-        """The prompt was certainly not sent: the same message may be tried again."""
+        """The prompt was certainly not sent, or not taken: the same message may be tried again."""
         turn = self._open.get(generation)
         if turn is None:
             return []
@@ -103,11 +103,6 @@ class Turns:
         if (turn := self._open.get(generation)) is not None and not turn.delivered:
             turn.unsure_since = now
         return []
-
-    def refused(self, generation: int, now: float) -> list[Event]:
-        """The daemon said no to the prompt."""
-        turn = self._open.get(generation)
-        return [] if turn is None else self._end(turn, "error", now)
 
     # What is heard
 
@@ -129,7 +124,9 @@ class Turns:
         if reason == "agent_exited":
             out += self.end_all(reason, now)
         elif reason is not None and (ended := self._meant(value)) is not None:
-            out += self._end(ended, reason, now)
+            # An end of a turn that was asked to end is what was asked for, whatever the agent calls it.
+            asked = type == "complete" and ended.state == "cancelling"
+            out += self._end(ended, "cancelled" if asked else reason, now)
         return out
 
     def permissions(self, asking: bool, now: float) -> list[Event]:
