@@ -8,7 +8,7 @@ from tieline_streams.stitch import missing
 
 
 def test_what_came_while_nobody_listened_stands_between() -> None:
-    assert missing("one two ", "two three four", "four five") == ("three ", True)
+    assert missing("one two three four five ", "three four five six seven", "seven eight") == ("six ", True)
 
 
 def test_nothing_is_missing_where_nothing_came() -> None:
@@ -20,12 +20,19 @@ def test_output_that_is_not_kept_any_more_is_told() -> None:
     assert missing("one", "seven eight", "") == ("seven eight", False)
 
 
+def test_ends_that_are_alike_by_chance_do_not_hide_that_something_is_gone() -> None:
+    assert missing("first line, long before\r\n", "\nseven eight nine ten eleven", "") == (
+        "\nseven eight nine ten eleven",
+        False,
+    )
+
+
 def test_the_first_output_of_all_follows_on_nothing() -> None:
     assert missing("", "$ ls", "ls") == ("$ ", True)
 
 
 def test_half_a_character_at_the_beginning_is_no_difference() -> None:
-    assert missing("aé one", "� one two", "") == (" two", True)
+    assert missing("aé one two three four", "� one two three four five", "") == (" five", True)
 
 
 @given(

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 
+_CERTAIN = 16  # characters: fewer may be alike by chance
+
+
 def missing(tail: str, kept: str, held: str) -> tuple[str, bool]:
     """What stands between `tail`, which was published, and `held`, which came over the new connection.
 
@@ -10,7 +13,9 @@ def missing(tail: str, kept: str, held: str) -> tuple[str, bool]:
     into `held`. Returns it, and whether it follows on `tail`: if not, what came between them is gone.
     """
     kept = kept.lstrip("�")  # a character whose first bytes are not kept any more
-    known = next((n for n in range(min(len(tail), len(kept)), 0, -1) if tail.endswith(kept[:n])), 0)
+    most = min(len(tail), len(kept))
+    fewest = min(most, _CERTAIN)
+    known = next((n for n in range(most, fewest - 1, -1) if n and tail.endswith(kept[:n])), 0)
     rest = kept[known:]
     came = next((n for n in range(min(len(rest), len(held)), 0, -1) if rest.endswith(held[:n])), 0)
     return rest[: len(rest) - came], known > 0 or not tail or not kept
