@@ -33,7 +33,7 @@ class Limits:
     ping_seconds: float = 20  # a socket is asked whether it lives
     pong_seconds: float = 20  # no answer for so long: it is gone
     stuck_seconds: float = 20  # nothing read for so long: closed, come back
-    close_seconds: float = 5  # for the closing handshake
+    close_seconds: float = 4  # for the closing handshake; the three together stay below 45 s
     drain_seconds: float = 5  # SIGTERM: over which sockets are closed
     silence_seconds: float = 5  # a followed log was silent: ask for its head
     silence_most: float = 30  # … and then every so often
