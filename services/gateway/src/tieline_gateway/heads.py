@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import secrets
-from collections.abc import AsyncGenerator
 from dataclasses import dataclass
 
 import structlog
@@ -64,21 +62,6 @@ class Reads:
     def __init__(self, bus: Bus, at_once: int) -> None:
         self.bus = bus
         self._turns = asyncio.Semaphore(at_once)
-
-    async def pieces(self, key: LogKey, seq: int, max_bytes: int) -> AsyncGenerator[jetstream.Page, None]:
-        """The same as it comes. Whoever takes it waits for nothing in between: others wait for their turn."""
-        async with self._turns:
-            for last in (False, True):
-                try:
-                    parts = jetstream.pieces(self.bus, key.stream, key.events, seq, max_bytes)
-                    async with contextlib.aclosing(parts):
-                        async for part in parts:
-                            yield part
-                    return
-                except (TimedOut, NoResponders, FateUnknown):
-                    if last:
-                        raise
-                    await asyncio.sleep(1)
 
     async def page(self, key: LogKey, seq: int, max_bytes: int) -> jetstream.Page:
         """Messages of a log from `seq` on. Raises Unavailable."""

@@ -7,14 +7,12 @@ the last stretch, which may not be stored yet, by the ring of the tip.
 from __future__ import annotations
 
 import asyncio
-import contextlib
 from collections.abc import Callable
 
 import structlog
 from tieline_protocol import batch as batches
 from tieline_protocol.cursor import Cursor, Position
 from tieline_protocol.errors import BadMessage, Unavailable
-from tieline_protocol.jetstream import Page
 from tieline_protocol.joining import read_from
 from tieline_protocol.metrics import BAD_BATCHES
 from tieline_protocol.reader import Out, Reader
@@ -190,26 +188,23 @@ class Follow:
         self._deliver(reader.head(head), reader.at)
         seq = read_from(reader.cursor, await watch.reads.openings(watch.key))
         while True:
-            page = Page([], True, 0)
-            async with contextlib.aclosing(watch.reads.pieces(watch.key, seq, watch.page_bytes)) as pieces:
-                async for page in pieces:
-                    for stored in page.messages:
-                        try:
-                            batch = batches.decode(stored.data)
-                        except BadMessage:
-                            BAD_BATCHES.labels(service="gateway").inc()
-                            continue
-                        at = reader.at
-                        if not self._deliver(reader.stored(stored.seq, batch), at):
-                            return
-                    if page.messages:
-                        seq = page.messages[-1].seq + 1
+            page = await watch.reads.page(watch.key, seq, self.watch.page_bytes)
+            for stored in page.messages:
+                try:
+                    batch = batches.decode(stored.data)
+                except BadMessage:
+                    BAD_BATCHES.labels(service="gateway").inc()
+                    continue
+                at = reader.at
+                if not self._deliver(reader.stored(stored.seq, batch), at):
+                    return
             if not page.more:
                 at = reader.at
                 self._deliver(reader.read_done(up_to(page, seq, head)), at)
                 return
             if watch.tip.since(self.position) is not None:
                 return
+            seq = page.messages[-1].seq + 1
             await self._wait_for_room()
 
     def _deliver(self, outs: list[Out], at: int) -> bool:
