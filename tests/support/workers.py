@@ -8,7 +8,7 @@ of a higher epoch has the stream; what cannot be written waits for the next one.
 from __future__ import annotations
 
 import asyncio
-from collections import deque
+from collections import Counter, deque
 from typing import Any
 
 from tests.support.agentctl import Agentctl, Answer, Asked, Stream, complete, event
@@ -25,6 +25,9 @@ class Worker:
         self.prompts: list[str] = []
         self.generation = 0
         self.decided: list[str] = []
+        self.pid = 4711  # of the agent
+        self.dials: Counter[str] = Counter()  # by stream
+        self.loads = 0
         self.agent: list[Stream] = []
         self.workspace: list[Stream] = []
         self.working: asyncio.Task[None] | None = None
@@ -110,6 +113,10 @@ class Worker:
         self.working = asyncio.get_running_loop().create_task(work, name=f"prompt {self.generation}")
         return {"success": True}
 
+    def loaded(self) -> Any:
+        self.loads += 1
+        return {"success": True, "session_id": "acp-1"}
+
     def open(self) -> list[dict[str, Any]]:
         return [
             {"request_id": one, "pending_id": one, "title": "May I?", "status": "pending"}
@@ -126,7 +133,7 @@ class Worker:
     def status(self) -> Answer:
         told = {
             "agent_status": "running",
-            "process_info": {"status": "running", "exit_code": -1, "pid": 4711},
+            "process_info": {"status": "running", "exit_code": -1, "pid": self.pid},
         }
         return 200, {**told, "busy": self.busy, "prompt_generation": self.generation}
 
@@ -145,6 +152,7 @@ class Workers(Agentctl):
         script.answers["agent.permissions.resolve"] = lambda stream, value: self._by(stream.asked).resolved(
             value["payload"]
         )
+        script.answers["agent.session.load"] = lambda stream, _: self._by(stream.asked).loaded()
         script.http["GET", "/api/v1/status"] = lambda asked: self._by(asked).status()
         script.http["GET", "/api/v1/shell/buffer"] = lambda asked: (
             200,
@@ -166,6 +174,7 @@ class Workers(Agentctl):
 
     def connected(self, name: str, stream: Stream) -> None:
         worker = self._by(stream.asked)
+        worker.dials[name] += 1
         streams = worker.agent if name == "agent" else worker.workspace
         for older in streams:
             if not older.closed.is_set():
