@@ -104,6 +104,8 @@ async def test_a_service_tells_of_its_loop_its_lease_and_each_connection(told: A
     [held] = [value for (what, _), value in numbers.items() if what == "tieline_lease_held"]
 
     assert numbers["tieline_service_ready", of] == 1
+    for way in ("in", "out"):
+        assert numbers["tieline_bus_messages_total", frozenset({("connection", name), ("way", way)})] > 0
     assert 0 <= numbers["tieline_loop_lag_seconds", of] < 30
     assert up == CONNECTIONS[name]
     assert 0 <= age < 7

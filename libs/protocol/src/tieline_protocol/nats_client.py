@@ -45,7 +45,7 @@ class NatsClient(Client):
         reader = getattr(self._transport, "_io_reader", None)
         if writer is None or reader is None:
             return
-        link = _Link(self.direct, writer.transport, reader)
+        link = _Link(self.direct, self.stats, writer.transport, reader)
         try:
             while not (self.is_closed or self.is_reconnecting):
                 await link.something.wait()
@@ -168,10 +168,12 @@ class _Link(asyncio.Protocol):
     def __init__(
         self,
         direct: dict[int, Callable[[Received], None]],
+        stats: dict[str, int],
         transport: asyncio.Transport,
         reader: asyncio.StreamReader,
     ) -> None:
         self._direct = direct
+        self._stats = stats
         self._transport = transport
         self._parser = Parser(self._message, self._control)
         self._streams: Any = transport.get_protocol()
@@ -205,6 +207,8 @@ class _Link(asyncio.Protocol):
             self.aside.append((b"", b"", (sid, subject, reply, data, block)))
             self.something.set()
             return
+        self._stats["in_msgs"] += 1
+        self._stats["in_bytes"] += len(data)
         try:
             handler(Received(subject, data, reply, headers(block) if block else None))
         except Exception:  # one bad message must not end the connection
