@@ -815,6 +815,38 @@ async def test_a_script_that_gives_up_cancels_the_function(url: str) -> None:
             await task
 
 
+async def test_a_script_that_gives_up_before_its_call_has_an_id_cancels_it_too(url: str) -> None:
+    """However far the call has come by then: whatever runs is stopped."""
+    slow = Remote("slow")
+    begun: list[int] = []
+    stopped: list[int] = []
+
+    @slow.function
+    async def wait(turns: int) -> None:
+        "Never ends by itself."
+        begun.append(turns)
+        try:
+            await asyncio.get_running_loop().create_future()
+        finally:
+            stopped.append(turns)
+
+    async with Client(url, token()) as owner, Client(url, token()) as caller, owner.serve(slow):
+        for turns in range(1, 20):
+            task = asyncio.create_task(caller.call("slow", "wait", {"turns": turns}))
+            for _ in range(turns):
+                await asyncio.sleep(0)
+            task.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await task
+        last = asyncio.create_task(caller.call("slow", "wait", {"turns": 0}))
+        await eventually(lambda: 0 in begun)
+        await eventually(lambda: len(stopped) == len(begun) - 1)
+        last.cancel()
+        await asyncio.wait([last])
+
+    assert len(begun) > 1
+
+
 async def test_a_script_whose_remote_is_taken_over_knows_it(url: str) -> None:
     """B06"""
     one, two = Remote("same"), Remote("same")

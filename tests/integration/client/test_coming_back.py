@@ -271,7 +271,7 @@ async def test_progress_and_cancellation_reach_the_function(gateway: Gateway, cl
         await gateway.say("remote-call", called("watch"))
         progress = await gateway.heard.get()
         await gateway.say("remote-call-cancel", {"requestId": "r-1"})
-        await eventually(lambda: not client._calls._tasks)
+        await eventually(lambda: not client._serving.calls._tasks)
         await gateway.say("remote-call", called("slow", request="r-2"))
         threaded = await gateway.heard.get()
         result = await gateway.heard.get()
@@ -304,7 +304,7 @@ async def test_a_call_of_ones_own_hears_progress_and_its_end(gateway: Gateway, c
     call = asyncio.create_task(
         client.call("weather", "forecast", {"city": "Paris"}, on_progress=heard.append)
     )
-    await eventually(lambda: client._waiting)
+    await eventually(lambda: len(client._made))
     await gateway.say("remote-call-progress", {"requestId": "r-9", "message": "half"})
     await gateway.say("remote-call-result", {"requestId": "r-9", "result": None})
 
@@ -312,19 +312,21 @@ async def test_a_call_of_ones_own_hears_progress_and_its_end(gateway: Gateway, c
     assert heard == [{"requestId": "r-9", "message": "half"}]
 
 
-async def test_an_end_that_comes_with_the_id_is_not_missed(gateway: Gateway, client: Client) -> None:
+async def test_an_end_that_comes_right_behind_the_id_is_not_missed(gateway: Gateway, client: Client) -> None:
     gateway.answers["remote-call"] = {"requestId": "r-9"}
+    call = asyncio.create_task(client.call("weather", "forecast"))
+    await eventually(lambda: gateway.requests("remote-call"))
     await gateway.say("remote-call-result", {"requestId": "r-9", "error": "gone", "code": "disconnected"})
 
     with pytest.raises(TielineError, match="gone") as caught:
-        await client.call("weather", "forecast")
+        await call
     assert caught.value.code == "disconnected"
 
 
 async def test_a_call_that_is_given_up_is_cancelled(gateway: Gateway, client: Client) -> None:
     gateway.answers["remote-call"] = {"requestId": "r-9"}
     call = asyncio.create_task(client.call("weather", "forecast"))
-    await eventually(lambda: client._waiting)
+    await eventually(lambda: len(client._made))
     call.cancel()
 
     assert (await gateway.heard.get())["payload"] == {"requestId": "r-9"}

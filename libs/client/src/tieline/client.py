@@ -13,24 +13,17 @@ import random
 from collections.abc import AsyncIterator, Callable, Sequence
 from typing import Any, Self
 
-from tieline.connection import Connection, Told, dial
+from tieline.calls import MadeCalls, OnProgress
+from tieline.connection import FIRST_WAIT, MOST_WAIT, TIMEOUT, Connection, Told, dial, insist
 from tieline.errors import Disconnected, TielineError
 from tieline.frames import Frame
 from tieline.remote import Remote
-from tieline.serving import Calls, Served
-from tieline.subscription import Event, Notifications, Subscription
+from tieline.serving import Served, Serving
+from tieline.subscription import Notifications, Subscription
+from tieline.watching import Watching
 
 LOGS = ("agent", "workspace")
-_TIMEOUT = 75.0  # session.open may take 60 s
-_FIRST_WAIT, _MOST_WAIT = 0.1, 10.0
 _CALL_TIMEOUT_MS = 30_000
-_PASSING = (
-    "unavailable",
-    "timeout",
-    "busy",
-    "rate_limited",
-)  # what a gateway answers while something is away
-_CALL_SLACK = 15.0  # s beyond a call's own time within which its end is told
 
 
 class Client:
@@ -61,13 +54,9 @@ class Client:
         self._connection: Connection | None = None
         self._up = asyncio.Event()
         self._keeper: asyncio.Task[None] | None = None
-        self._subscriptions: dict[tuple[str, str], Subscription] = {}
-        self._notifications: dict[str, list[Notifications]] = {}
-        self._served: dict[str, Served] = {}
-        self._calls = Calls(self._notify, lambda: self.limits.get("result_bytes", 5_000_000))
-        self._waiting: dict[str, asyncio.Future[dict[str, Any]]] = {}
-        self._early: dict[str, dict[str, Any]] = {}  # ends of calls that were told before their id was
-        self._progress: dict[str, Callable[[dict[str, Any]], None]] = {}
+        self._watching = Watching()
+        self._serving = Serving(self._notify, lambda: self.limits.get("result_bytes", 5_000_000))
+        self._made = MadeCalls(self._ask, self._notify)
         self._end: Disconnected | None = None
         self._closed = False
 
@@ -83,18 +72,19 @@ class Client:
     async def close(self) -> None:
         """Close the connection; iterators end. Doing it twice changes nothing."""
         self._closed = True
-        self._finish(None)
+        self._watching.finish(None)
+        await self._made.close()
         if self._keeper is not None:
             self._keeper.cancel()
             await asyncio.wait([self._keeper])
         if self._connection is not None:
             await self._connection.close()
-        await self._calls.end()
+        await self._serving.end()
 
     # Requests
 
     async def request(
-        self, action: str, payload: dict[str, Any] | None = None, *, timeout: float = _TIMEOUT
+        self, action: str, payload: dict[str, Any] | None = None, *, timeout: float = TIMEOUT
     ) -> dict[str, Any]:
         """The answer's payload. Raises TielineError with the server's code, `timeout`, or Disconnected.
 
@@ -103,7 +93,7 @@ class Client:
         return await self._ask(action, payload or {}, timeout)
 
     async def _ask(
-        self, action: str, payload: dict[str, Any], timeout: float = _TIMEOUT, told: Told | None = None
+        self, action: str, payload: dict[str, Any], timeout: float = TIMEOUT, told: Told | None = None
     ) -> dict[str, Any]:
         connection = self._connection if self._up.is_set() else await self._connected(timeout)
         assert connection is not None
@@ -152,32 +142,23 @@ class Client:
         return await self._follow(Subscription(thread_id, ("thread",), cursors, self._left))
 
     async def _follow(self, subscription: Subscription) -> Subscription:
-        keys = [(subscription.session_id, log) for log in subscription.logs]
-        if any(key in self._subscriptions for key in keys):
-            raise TielineError("conflict", "this client follows that log already")
-        self._subscriptions.update(dict.fromkeys(keys, subscription))
+        self._watching.add(subscription)
         try:
             await self._ask(*subscription._joining(), told=subscription._begin)
         except BaseException:
-            self._forget(subscription)
+            self._watching.forget(subscription)
             raise
         return subscription
 
     async def _left(self, subscription: Subscription) -> None:
-        self._forget(subscription)
+        self._watching.forget(subscription)
         if self._up.is_set() and self._end is None and not self._closed:
             with contextlib.suppress(Disconnected):  # then there is nothing to leave
                 await self.request(*subscription._leaving())
 
-    def _forget(self, subscription: Subscription) -> None:
-        for log in subscription.logs:
-            self._subscriptions.pop((subscription.session_id, log), None)
-
     def notifications(self, action: str) -> Notifications:
         """Notifications of one kind (`changed`, say) from now on."""
-        notifications = Notifications(lambda gone: self._notifications[action].remove(gone))
-        self._notifications.setdefault(action, []).append(notifications)
-        return notifications
+        return self._watching.listen(action)
 
     # Remotes
 
@@ -187,14 +168,13 @@ class Client:
 
         Somebody who registers the same name later takes it over: `served.replaced` is set, and it is not taken back.
         """
-        if remote.name in self._served:
-            raise TielineError("conflict", f"this client serves {remote.name!r} already")
-        served = self._served[remote.name] = Served(remote, external)
+        served = self._serving.add(remote, external)
         try:
             served._registered(await self.request("remote-connect", served._registration()))
             yield served
         finally:
-            if self._served.pop(remote.name, None) is not None and not served.replaced.is_set():
+            self._serving.remove(served)
+            if not served.replaced.is_set():
                 with contextlib.suppress(TielineError):
                     if self._up.is_set():
                         await self.request("remote-disconnect", {"remotename": remote.name}, timeout=5)
@@ -206,7 +186,7 @@ class Client:
         args: dict[str, Any] | None = None,
         *,
         timeout_ms: int = _CALL_TIMEOUT_MS,
-        on_progress: Callable[[dict[str, Any]], None] | None = None,
+        on_progress: OnProgress | None = None,
     ) -> Any:
         """Call a function of one of the user's remotes. Cancelling the task cancels the call.
 
@@ -218,28 +198,7 @@ class Client:
             "args": args or {},
             "timeout_ms": timeout_ms,
         }
-        request_id = (await self.request("remote-call", payload))["requestId"]
-        future: asyncio.Future[dict[str, Any]] = asyncio.get_running_loop().create_future()
-        if (early := self._early.pop(request_id, None)) is not None:
-            future.set_result(early)
-        self._waiting[request_id] = future
-        if on_progress is not None:
-            self._progress[request_id] = on_progress
-        try:
-            async with asyncio.timeout(timeout_ms / 1000 + _CALL_SLACK):
-                told = await future
-        except TimeoutError as exc:
-            raise TielineError("timeout", "the end of the call was not told") from exc
-        except asyncio.CancelledError:
-            with contextlib.suppress(Disconnected):
-                await self._notify("remote-call-cancel", {"requestId": request_id})
-            raise
-        finally:
-            del self._waiting[request_id]
-            self._progress.pop(request_id, None)
-        if "error" in told:
-            raise TielineError(str(told.get("code", "internal")), str(told["error"]))
-        return told.get("result")
+        return await self._made.call(payload, timeout_ms / 1000, on_progress)
 
     # The connection, again and again
 
@@ -264,8 +223,8 @@ class Client:
             assert self._connection is not None
             gone = await self._connection.ended()
             self._up.clear()
-            self._calls.lost()
-            self._lose(gone)
+            self._serving.lost()
+            self._made.lost(gone)
             if not self._reconnect or not gone.come_back or self._closed:
                 self._over(gone)
                 return
@@ -277,10 +236,10 @@ class Client:
 
     async def _come_back(self, wait: float) -> None:
         """Connect again, join every log where it was, register every remote. Raises what makes that pointless."""
-        growing = _FIRST_WAIT
+        growing = FIRST_WAIT
         while True:
             await asyncio.sleep(wait + growing * random.random())
-            wait, growing = 0.0, min(growing * 2, _MOST_WAIT)
+            wait, growing = 0.0, min(growing * 2, MOST_WAIT)
             try:
                 connection = await self._dial()
             except Disconnected as exc:
@@ -300,100 +259,29 @@ class Client:
             return
 
     async def _resume(self, connection: Connection) -> None:
-        for served in list(self._served.values()):
-            if not served.replaced.is_set():
-                try:
-                    served._registered(await _insist(connection, "remote-connect", served._registration()))
-                except Disconnected:
-                    raise
-                except TielineError as exc:
-                    served._refused(exc)
-        for subscription in dict.fromkeys(self._subscriptions.values()):
+        for served in self._serving.wanted:
             try:
-                await _insist(connection, *subscription._joining(), subscription._begin)
+                served._registered(await insist(connection, "remote-connect", served._registration()))
             except Disconnected:
                 raise
             except TielineError as exc:
-                self._forget(subscription)
+                served._refused(exc)
+        for subscription in self._watching.subscriptions:
+            try:
+                await insist(connection, *subscription._joining(), subscription._begin)
+            except Disconnected:
+                raise
+            except TielineError as exc:
+                self._watching.forget(subscription)
                 subscription._finish(exc)
 
     # What is heard
 
     def _heard(self, frame: Frame, size: int) -> bool:
-        payload = frame.payload
-        known = True
-        match frame.action:
-            case "session.event":
-                self._event(payload.get("session_id", ""), payload.get("log", ""), payload, size)
-            case "thread.event":
-                self._event(payload.get("thread_id", ""), "thread", payload, size)
-            case "remote-call":
-                served = self._served.get(payload.get("remotename", ""))
-                self._calls.called(served, payload)
-            case "remote-call-cancel":
-                self._calls.cancelled(payload.get("requestId", ""))
-            case "remote-replaced":
-                if served := self._served.get(payload.get("remotename", "")):
-                    served.replaced.set()
-            case "remote-call-result":
-                self._ended(payload)
-            case "remote-call-progress":
-                if told := self._progress.get(payload.get("requestId", "")):
-                    told(payload)
-            case _:
-                known = frame.action in self._notifications
-        for notifications in self._notifications.get(frame.action, ()):
-            notifications._put(payload)
-        return known
-
-    def _event(self, id: str, log: str, payload: dict[str, Any], size: int) -> None:
-        subscription = self._subscriptions.get((id, log))
-        if subscription is not None:
-            event = Event(
-                id, log, payload.get("cursor", ""), payload.get("time", 0), payload.get("event", {})
-            )
-            subscription._put(event, size)
-
-    def _ended(self, payload: dict[str, Any]) -> None:
-        request_id = payload.get("requestId", "")
-        future = self._waiting.get(request_id)
-        if future is None:
-            self._early[request_id] = payload
-            while len(self._early) > 1_000:
-                del self._early[next(iter(self._early))]
-        elif not future.done():
-            future.set_result(payload)
-
-    def _lose(self, gone: Disconnected) -> None:
-        """Calls that we wait for cannot be heard of any more: their ends go to the socket that asked."""
-        self._early.clear()
-        for future in self._waiting.values():
-            if not future.done():
-                future.set_exception(gone)
+        listened = self._watching.heard(frame, size)
+        return self._serving.heard(frame) or self._made.heard(frame) or listened
 
     def _over(self, gone: Disconnected) -> None:
         self._end = gone
         self._up.set()  # whoever waits for a connection hears that there will be none
-        self._finish(gone)
-
-    def _finish(self, why: Disconnected | None) -> None:
-        for subscription in set(self._subscriptions.values()):
-            subscription._finish(why)
-        for several in self._notifications.values():
-            for notifications in several:
-                notifications._finish(why)
-
-
-async def _insist(
-    connection: Connection, action: str, payload: dict[str, Any], told: Told | None = None
-) -> dict[str, Any]:
-    """Ask until what is away is back: the connection came back, and what is behind it will."""
-    wait = _FIRST_WAIT
-    while True:
-        try:
-            return await connection.request(action, payload, _TIMEOUT, told)
-        except TielineError as exc:
-            if exc.code not in _PASSING:
-                raise
-        await asyncio.sleep(wait * (1 + random.random()))
-        wait = min(wait * 2, _MOST_WAIT)
+        self._watching.finish(gone)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+import random
 from collections.abc import Callable
 from typing import Any
 
@@ -17,6 +18,9 @@ from tieline import frames
 from tieline.errors import Disconnected, TielineError
 from tieline.frames import Frame
 
+TIMEOUT = 75.0  # session.open may take 60 s
+FIRST_WAIT, MOST_WAIT = 0.1, 10.0
+_PASSING = ("unavailable", "timeout", "busy", "rate_limited")  # answered while something is away
 _MAX_FRAME = 32 * 1024 * 1024  # above the largest event (7 MiB) and answer (5 MB), escapes included
 
 Heard = Callable[[Frame, int], bool]
@@ -141,6 +145,21 @@ async def dial(
     except (OSError, TimeoutError, InvalidHandshake, InvalidURI, EOFError) as exc:
         raise TielineError("unavailable", f"cannot connect to {url}: {exc}") from exc
     return Connection(socket, heard, lost)
+
+
+async def insist(
+    connection: Connection, action: str, payload: dict[str, Any], told: Told | None = None
+) -> dict[str, Any]:
+    """Ask until what is away is back: the connection came back, and what is behind it will."""
+    wait = FIRST_WAIT
+    while True:
+        try:
+            return await connection.request(action, payload, TIMEOUT, told)
+        except TielineError as exc:
+            if exc.code not in _PASSING:
+                raise
+        await asyncio.sleep(wait * (1 + random.random()))
+        wait = min(wait * 2, MOST_WAIT)
 
 
 def _reply(frame: Frame, known: bool) -> Frame:

@@ -1,4 +1,4 @@
-"""Serving remotes: the calls that reach this client, each in a task of its own, bounded, cancelled when told."""
+"""Serving remotes: which are exposed, and the calls that reach them, each a task, bounded, cancelled when told."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import orjson
 from pydantic_core import to_jsonable_python
 
 from tieline.errors import Disconnected, TielineError
+from tieline.frames import Frame
 from tieline.remote import Call, Remote
 
 MAX_CALLS = 256  # at once; above it a call is answered with `busy`
@@ -122,6 +123,53 @@ class Calls:
                 "too_large", f"the result has {size:,} bytes, at most {self._limit():,} are taken"
             )
         return plain
+
+
+class Serving:
+    """The remotes that a client exposes, by name, and the calls that reach them."""
+
+    def __init__(self, notify: Notify, limit: Callable[[], int]) -> None:
+        self._served: dict[str, Served] = {}
+        self.calls = Calls(notify, limit)
+
+    @property
+    def wanted(self) -> list[Served]:
+        """Those that nobody has taken over."""
+        return [served for served in self._served.values() if not served.replaced.is_set()]
+
+    def add(self, remote: Remote, external: dict[str, Any] | None) -> Served:
+        """Raises TielineError (conflict)."""
+        if remote.name in self._served:
+            raise TielineError("conflict", f"this client serves {remote.name!r} already")
+        served = self._served[remote.name] = Served(remote, external)
+        return served
+
+    def remove(self, served: Served) -> None:
+        """It is not exposed any more; calls under way go on to their ends."""
+        self._served.pop(served.remote.name, None)
+
+    def heard(self, frame: Frame) -> bool:
+        """Something came. Whether it was about these."""
+        payload = frame.payload
+        match frame.action:
+            case "remote-call":
+                self.calls.called(self._served.get(payload.get("remotename", "")), payload)
+            case "remote-call-cancel":
+                self.calls.cancelled(payload.get("requestId", ""))
+            case "remote-replaced":
+                if served := self._served.get(payload.get("remotename", "")):
+                    served.replaced.set()
+            case _:
+                return False
+        return True
+
+    def lost(self) -> None:
+        """The connection is gone."""
+        self.calls.lost()
+
+    async def end(self) -> None:
+        """Cancel what is under way."""
+        await self.calls.end()
 
 
 def _holds_nonfinite(value: Any) -> bool:
