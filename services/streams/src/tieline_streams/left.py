@@ -18,15 +18,16 @@ log = structlog.get_logger()
 
 
 class Left:
-    """Of one session: the logs of `epoch`, and the right that was lost to them."""
+    """Of one session: the logs of `epoch`, and the right that was lost to them. `all`: nothing came beside that."""
 
-    def __init__(self, journal: Journal, tenure: Tenure, epoch: int) -> None:
+    def __init__(self, journal: Journal, tenure: Tenure, epoch: int, *, all: bool) -> None:
         self._journal = journal
         self._tenure = tenure
         self.epoch = epoch
+        self._all = all
 
     async def settle(self, within: float) -> bool:
-        """The session is ours again, over the very write of `epoch`. Returns whether all is stored."""
+        """The session is ours again, over the very write of `epoch`. Returns whether all that came is stored."""
         self._tenure.lost = False
         publishing = self._journal.publishing()
         settling = asyncio.create_task(self._journal.settled(), name="settle what was left")
@@ -40,7 +41,7 @@ class Left:
             await asyncio.gather(settling, *publishing, return_exceptions=True)
             self._journal.forget()
         log.info("what was left of a session is settled", epoch=self.epoch, settled=settled)
-        return settled
+        return settled and self._all
 
     def forget(self) -> None:
         """It is somebody else's session."""

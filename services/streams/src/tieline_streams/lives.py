@@ -85,7 +85,8 @@ class Lives:
             await asyncio.gather(running, return_exceptions=True)
             session.gone.set()
             if session.tenure.lost:
-                self.left[session.id] = Left(session.journal, session.tenure, epoch)
+                nothing_else = not session.unused.total()
+                self.left[session.id] = Left(session.journal, session.tenure, epoch, all=nothing_else)
             else:
                 session.journal.forget()
             if session.unused.total():
