@@ -218,11 +218,11 @@ _unconfirmed: Still[EventPublisher] = Still()
 
 
 def _log(publisher: EventPublisher) -> Iterator[Sample]:
-    labels, window, head = (publisher.log,), publisher.window, publisher.head()
+    labels, window = (publisher.log,), publisher.window
     yield "tieline_log_open", labels, 1
     yield "tieline_log_unconfirmed_bytes", labels, window.bytes
     yield "tieline_log_unconfirmed_batches", labels, len(window)
-    yield "tieline_log_unconfirmed_events", labels, head.last - window.confirmed
+    yield "tieline_log_unconfirmed_events", labels, publisher.last - window.confirmed
     yield "tieline_log_window_fill_ratio", labels, window.bytes / window.size
     yield "tieline_log_waiting_bytes", labels, publisher.backlog.bytes
     waits = None if window.empty else window.confirmed

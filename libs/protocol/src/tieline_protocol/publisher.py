@@ -175,6 +175,11 @@ class EventPublisher:
         return self._numbering.log
 
     @property
+    def last(self) -> int:
+        """The last offset that was given."""
+        return self._numbering.last
+
+    @property
     def window(self) -> Window:
         return self._window
 
