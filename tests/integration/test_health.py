@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -193,6 +195,35 @@ async def test_the_numbers_of_a_chat_and_its_calls_are_true(system: System, told
     assert await agent.value(first) == before[first] + 2
 
 
+async def test_what_the_broker_does_not_confirm_shows_and_the_service_lives(
+    system: System, http: httpx.AsyncClient, told: Any
+) -> None:
+    streams = told("streams")
+    [nats] = [pid for pid, command in system.processes().items() if "nats-server" in command]
+    async with Frontend(system.url, system.token()) as front:
+        session = await front.open(workspace="held-up")
+        await front.watch(session)
+        await front.ask("agent.prompt", session, text="wait 0.3\nsay hello\nwait 0.2\nsay again")
+        os.kill(nats, signal.SIGSTOP)
+        try:
+
+            async def waits() -> bool:
+                numbers = await streams.all()
+                of = frozenset({("log", "agent")})
+                return numbers["tieline_log_unconfirmed_events", of] > 0 and (
+                    numbers["tieline_log_unconfirmed_seconds", of] > 0.1
+                )
+
+            await eventually(waits, 20, 0.05)
+            assert (await http.get(f"{place(system, 'streams')}/livez")).status_code == 200
+        finally:
+            os.kill(nats, signal.SIGCONT)
+        await front.until_ended(timeout=30)
+        await streams.until("tieline_log_unconfirmed_events", 0, log="agent")
+        assert await streams.value("tieline_log_unconfirmed_seconds", log="agent") == 0
+        await front.ask("session.close", session)
+
+
 async def test_no_label_is_an_id_or_a_name_that_somebody_chose(told: Any) -> None:
     """The tests before this one have had users, sessions, threads, remotes and functions."""
     for name in (*SERVICES, "agentctl"):
@@ -202,5 +233,5 @@ async def test_no_label_is_an_id_or_a_name_that_somebody_chose(told: Any) -> Non
             for label, value in labels
             if sample.startswith("tieline_") and label != "le"
         }
-        assert not values & {"dev", "box", "look", "ann", "counted"}, name
+        assert not values & {"dev", "box", "look", "ann", "counted", "held-up"}, name
         assert all(len(value) < 40 for value in values), name

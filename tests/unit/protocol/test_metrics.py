@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 from prometheus_client import REGISTRY
 from tieline_protocol.health import Health
-from tieline_protocol.metrics import Family, Live, Sample
+from tieline_protocol.metrics import Family, Live, Sample, Still
 
 
 class Tank:
@@ -65,6 +65,18 @@ def test_what_was_forgotten_without_a_word_is_not_kept_alive(tanks: Live[Tank]) 
 
 def test_names_are_known_before_anything_is_there(tanks: Live[Tank]) -> None:
     assert {family.name for family in tanks.describe()} == {"test_litres", "test_fullest", "test_filled"}
+
+
+def test_what_does_not_move_on_shows_for_how_long() -> None:
+    still: Still[Tank] = Still()
+    tank, other = Tank("red", 1), Tank("blue", 1)
+
+    assert still.seconds(tank, 7, now=100) == 0
+    assert still.seconds(tank, 7, now=130) == 30
+    assert still.seconds(other, 7, now=131) == 0
+    assert still.seconds(tank, 8, now=140) == 0  # it moved
+    assert still.seconds(tank, None, now=150) == 0  # nothing waits
+    assert still.seconds(tank, 8, now=160) == 0
 
 
 async def test_a_loop_that_stands_still_shows() -> None:
