@@ -332,6 +332,32 @@ async def test_a_call_that_is_given_up_is_cancelled(gateway: Gateway, client: Cl
     assert (await gateway.heard.get())["payload"] == {"requestId": "r-9"}
 
 
+async def test_a_call_ends_when_its_client_is_closed(gateway: Gateway, client: Client) -> None:
+    gateway.answers["remote-call"] = {"requestId": "r-9"}
+    call = asyncio.create_task(client.call("weather", "forecast"))
+    await eventually(lambda: len(client._made))
+    await client.close()
+
+    with pytest.raises(Disconnected):
+        await call
+
+
+async def test_a_request_that_waits_for_a_connection_ends_when_the_client_is_closed(
+    gateway: Gateway, client: Client
+) -> None:
+    gateway.lose()
+    await eventually(lambda: not client._up.is_set())
+    requests = [
+        asyncio.create_task(work)
+        for work in (client.request("session.list"), client.call("weather", "forecast"))
+    ]
+    await asyncio.sleep(0)
+    await client.close()
+    ends = await asyncio.gather(*requests, return_exceptions=True)
+
+    assert [type(end) for end in ends] == [Disconnected, Disconnected]
+
+
 async def test_a_thread_is_followed_like_a_session(gateway: Gateway, client: Client) -> None:
     gateway.answers["thread.subscribe"] = {"cursor": "t0", "reset": False}
     async with await client.subscribe_thread("t1") as events:

@@ -109,9 +109,6 @@ class MadeCalls:
                 call.end.set_exception(gone)
 
     async def close(self) -> None:
-        """Nobody asks any more."""
-        asking = list(self._asking)
-        for task in asking:
-            task.cancel()
-        if asking:
-            await asyncio.wait(asking)
+        """Wait for what was asked: it ends with the connection."""
+        if self._asking:
+            await asyncio.wait(self._asking)

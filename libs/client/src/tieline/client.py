@@ -70,15 +70,18 @@ class Client:
         await self.close()
 
     async def close(self) -> None:
-        """Close the connection; iterators end. Doing it twice changes nothing."""
+        """Close the connection; iterators end, whatever waits raises Disconnected. Twice changes nothing."""
         self._closed = True
+        self._end = self._end or Disconnected(1000, "the client was closed")
         self._watching.finish(None)
-        await self._made.close()
         if self._keeper is not None:
             self._keeper.cancel()
             await asyncio.wait([self._keeper])
         if self._connection is not None:
             await self._connection.close()
+        self._up.set()  # whoever waits for a connection hears that there will be none
+        self._made.lost(self._end)
+        await self._made.close()
         await self._serving.end()
 
     # Requests
