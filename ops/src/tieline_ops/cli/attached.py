@@ -10,7 +10,6 @@ import asyncio
 import codecs
 import contextlib
 import os
-import shutil
 import signal
 import sys
 import termios
@@ -87,7 +86,7 @@ class _Terminal:
             self._put(None)
 
     def _resized(self) -> None:
-        size = shutil.get_terminal_size()
+        size = os.get_terminal_size(sys.stdin.fileno())
         self._put("shell.resize", {"cols": size.columns, "rows": size.lines})
 
     def _put(self, action: str | None, payload: dict[str, Any] | None = None) -> None:

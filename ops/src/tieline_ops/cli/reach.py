@@ -31,7 +31,8 @@ async def bus(place: Place, patience: float = CONNECT) -> AsyncIterator[Bus]:
     loop = asyncio.get_running_loop()
 
     def complained(error: str) -> None:
-        told[:] = [error]
+        if not told or "authorization" not in told[-1].lower():  # the server hangs up, too, where it says so
+            told[:] = [error]
         if any(sign in error.lower() for sign in _HOPELESS) and (until := limit.when()) is not None:
             with contextlib.suppress(RuntimeError):  # it is connected
                 limit.reschedule(min(until, loop.time() + _SOON))
