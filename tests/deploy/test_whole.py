@@ -1,9 +1,12 @@
 """What the manifests render to works: three broker nodes, every service with its own user, and the demo on top."""
 
+import asyncio
 import json
+import os
 import re
 from collections import defaultdict
 
+import httpx
 import pytest
 from tieline_ops import demo
 from tieline_ops.timeline import Telling
@@ -12,6 +15,7 @@ from tieline_protocol import jetstream, permissions, subjects
 
 from tests.support import manifests
 from tests.support.deployment import Deployment
+from tests.support.eventually import eventually
 
 pytestmark = pytest.mark.timeout(120)
 
@@ -94,6 +98,31 @@ async def test_an_operator_sees_every_service_and_reads_a_log(cluster: Deploymen
     assert asked
 
 
+async def test_the_tieline_command_looks_at_the_cluster_as_the_operator(cluster: Deployment) -> None:
+    settings = cluster.settings("operator")
+    env = {
+        "TIELINE_NATS_URL": settings.url,
+        "TIELINE_NATS_USER": settings.user or "",
+        "TIELINE_NATS_PASSWORD": settings.password or "",
+        "TIELINE_NATS_INBOX_PREFIX": settings.inbox_prefix,
+    }
+
+    async def run(command: str) -> tuple[str, int | None, str]:
+        process = await asyncio.create_subprocess_exec(
+            *(manifests.tool("tieline"), command, "--output", "json"),
+            env={**os.environ, **env, "HOME": str(cluster.directory)},
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.STDOUT,
+        )
+        output, _ = await process.communicate()
+        return command, process.returncode, output.decode()
+
+    commands = ("services", "sessions", "threads", "remotes", "streams", "leases", "connections", "subjects")
+    for command, code, output in await asyncio.gather(*map(run, commands)):
+        assert code == 0, f"{command}: {output}"
+        assert json.loads(output) is not None
+
+
 async def test_a_service_that_comes_back_recovers_what_it_owned(cluster: Deployment) -> None:
     async with cluster.frontend() as front:
         session = await front.open(workspace="kept", title="Kept")
@@ -108,6 +137,38 @@ async def test_a_service_that_comes_back_recovers_what_it_owned(cluster: Deploym
 
     assert found["state"] == "ready"
     assert thread in {one["thread_id"] for one in threads}
+
+
+async def test_a_password_is_changed_without_a_restart(cluster: Deployment) -> None:
+    process = cluster.services["remotes"]
+    pid, old = process.pid, cluster.settings("remotes")
+    file = cluster.secrets["nats-users"]
+    cluster.secrets["nats-users"] = {
+        key: text.replace(str(old.password), "a new one") for key, text in file.items()
+    }
+    cluster.secrets["nats-remotes"] = {"password": "a new one"}
+    cluster.write_secret("nats-remotes")
+    for node in cluster.nodes:
+        node.write(cluster.secrets)
+        node.run("--signal", f"reload={node.directory / 'nats.pid'}")
+
+    async def reconnected() -> bool:
+        async with httpx.AsyncClient(trust_env=False) as http:
+            base = process.facts["health_url"]
+            numbers = (await http.get(f"{base}/metrics")).text
+            ready = (await http.get(f"{base}/readyz")).status_code
+        return (
+            ready == 200
+            and re.search(r"^tieline_bus_reconnects_total\{.*\} [1-9]", numbers, re.MULTILINE) is not None
+        )
+
+    await eventually(reconnected, 20, 0.1)
+    async with asyncio.timeout(5), broker.connect(cluster.settings("remotes")) as bus:
+        assert bus.connected
+    with pytest.raises(TimeoutError):
+        async with asyncio.timeout(1), broker.connect(old):
+            pass
+    assert process.pid == pid
 
 
 # Granted, and not used by what the tests above do.
@@ -155,5 +216,7 @@ async def test_every_user_does_what_it_may_and_may_what_it_does(cluster: Deploym
         }
 
     assert beyond == []
-    assert [line for node in cluster.nodes for line in node.log.splitlines() if "Violation" in line] == []
+    assert [
+        line for node in cluster.nodes for line in node.log.splitlines() if "Permissions Violation" in line
+    ] == []
     assert sorted(unused) == sorted(UNUSED)

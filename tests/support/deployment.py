@@ -108,7 +108,10 @@ class Node:
         """What the kubelet runs before it sends SIGTERM."""
         hook = container(one(OVERLAY, "StatefulSet", "nats"))["lifecycle"]["preStop"]["exec"]["command"]
         assert hook[0] == "/nats-server"
-        words = [word.replace("/run/nats", str(self.directory)) for word in hook[1:]]
+        self.run(*(word.replace("/run/nats", str(self.directory)) for word in hook[1:]))
+
+    def run(self, *words: str) -> None:
+        """What somebody runs in the pod with the server's own program."""
         subprocess.run([binary(), *words], check=True, timeout=10)
 
     def signal(self, number: signal.Signals) -> None:
@@ -184,17 +187,23 @@ class Deployment:
     async def migrate(self, **changes: str) -> tuple[int, str]:
         """Run the Job; its exit code and log."""
         job = one(OVERLAY, "Job", "migrate")
-        process = await asyncio.create_subprocess_exec(
-            *_command(job),
-            env={**os.environ, **self._environment("migrate", job), **changes},
-            stdout=asyncio.subprocess.PIPE,
-            stderr=asyncio.subprocess.STDOUT,
-            preexec_fn=die_with_parent,
-        )
-        async with asyncio.timeout(60):
-            output, _ = await process.communicate()
-        assert process.returncode is not None
-        return process.returncode, output.decode()
+        log = self.directory / "migrate.log"
+        with log.open("wb") as output:
+            process = await asyncio.create_subprocess_exec(
+                *_command(job),
+                env={**os.environ, **self._environment("migrate", job), **changes},
+                stdout=output,
+                stderr=output,
+                preexec_fn=die_with_parent,
+            )
+        try:
+            async with asyncio.timeout(60):
+                code = await process.wait()
+        except TimeoutError:
+            process.kill()
+            await process.wait()
+            raise AssertionError(f"the job does not end:\n{log.read_text()[-3_000:]}") from None
+        return code, log.read_text()
 
     # Start and end
 
@@ -223,6 +232,10 @@ class Deployment:
                 process.signal(signal.SIGKILL)
                 await process.wait()
 
+    async def stop_services(self) -> None:
+        """The four services; daemons and their sessions go on."""
+        await asyncio.gather(*(self._end(self.services[kind]) for kind in manifests.SERVICES))
+
     async def start_broker(self) -> None:
         """All nodes, ready as their probes say, and with a leader."""
         for node in self.nodes:
@@ -242,17 +255,12 @@ class Deployment:
     async def start_services(self) -> None:
         self.workspaces.mkdir(parents=True, exist_ok=True)
         self._write_executors()
-        self.services["model"] = Process(
-            "tieline_ops.scripted_model",
-            self.directory,
-            ["--port", str(self._model_port)],
-            name="model",
-            timeout=60,
-        )
-        self.services["agentctl"] = self._daemon()
-        for kind in manifests.SERVICES:
-            self.services[kind] = self.process(kind)
-        await asyncio.gather(*(process.start() for process in self.services.values()))
+        if not self.services:
+            self.services["model"] = self._model()
+            self.services["agentctl"] = self._daemon()
+            self.services |= {kind: self.process(kind) for kind in manifests.SERVICES}
+        ended = [one for one in self.services.values() if not one.started or one.code is not None]
+        await asyncio.gather(*(process.start() for process in ended))
 
     def process(self, kind: str, name: str = "") -> Process:
         """A pod of a service, not started yet."""
@@ -320,6 +328,10 @@ class Deployment:
         text = put(text, "/home/tieline", str(self.directory / "home"))
         (self.directory / "etc").mkdir(exist_ok=True)
         (self.directory / "etc" / "executors.json").write_text(text)
+
+    def _model(self) -> Process:
+        args = ["--port", str(self._model_port)]
+        return Process("tieline_ops.scripted_model", self.directory, args, name="model", timeout=60)
 
     def _daemon(self) -> Process:
         workload = one(OVERLAY, "StatefulSet", "agentctl")

@@ -44,6 +44,7 @@ class Part:
     purges: tuple[str, ...] = ()  # streams of which it forgets logs
     describes: tuple[str, ...] = ()  # streams whose configuration and sizes it sees
     declares: tuple[str, ...] = ()  # streams that it makes and changes
+    remakes: tuple[str, ...] = ()  # streams that it deletes, to make them anew
 
 
 def _kept(*buckets: str) -> tuple[str, ...]:
@@ -107,7 +108,12 @@ PARTS = {
         purges=(subjects.STREAM_AGENT,),
         describes=ALL_STREAMS,
     ),
-    "migrate": Part(declares=ALL_STREAMS),
+    "migrate": Part(
+        reads=_kept(subjects.BUCKET_OWNERS),
+        writes=(subjects.BUCKET_OWNERS,),
+        declares=ALL_STREAMS,
+        remakes=_kept(subjects.BUCKET_OWNERS),
+    ),
     # A person with the `tieline` command: sees, and is no party to any request between services. Where daemons are
     # and what opens them (the bucket of instances) is not theirs to read.
     "operator": Part(
@@ -132,6 +138,7 @@ def publishes(user: str) -> list[str]:
             *(subjects.bucket_key(bucket, ">") for bucket in part.writes),
             *(subject for stream in part.reads for subject in _reading(stream)),
             *(subjects.stream_api("PURGE", stream) for stream in part.purges),
+            *(subjects.stream_api("DELETE", stream) for stream in part.remakes),
             *(subjects.stream_api("INFO", stream) for stream in (*part.describes, *part.declares)),
             *(subjects.stream_api(verb, stream) for stream in part.declares for verb in ("CREATE", "UPDATE")),
             *(f"{subjects.inbox_prefix(other)}.>" for other in _askers(part)),
