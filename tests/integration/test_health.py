@@ -235,3 +235,13 @@ async def test_no_label_is_an_id_or_a_name_that_somebody_chose(told: Any) -> Non
         }
         assert not values & {"dev", "box", "look", "ann", "counted", "held-up"}, name
         assert all(len(value) < 40 for value in values), name
+
+
+@pytest.mark.parametrize("name", [*SERVICES, "agentctl"])
+async def test_every_line_of_a_log_is_json_of_one_form(system: System, name: str) -> None:
+    lines = (system.data / "logs" / f"{name}.log").read_text().splitlines()
+    told = [json.loads(line) for line in lines]
+
+    assert told
+    assert all(line.keys() >= {"timestamp", "level", "event", "service"} for line in told)
+    assert {line["service"] for line in told} == {name}

@@ -42,3 +42,4 @@ def set_up(level: str = "info", form: str = "json") -> None:
         logger_factory=structlog.stdlib.LoggerFactory(),
         cache_logger_on_first_use=True,
     )
+    structlog.contextvars.bind_contextvars(service="agentctl")
