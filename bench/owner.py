@@ -16,12 +16,13 @@ from typing import Any
 
 from tieline_protocol import batch, bus, jetstream, messages, reader, streams, subjects
 from tieline_protocol.cursor import Cursor
+from tieline_protocol.numbering import BATCH_BYTES
 
 from bench import events
 from bench.credit import Credit, credit
 from bench.workers import PATIENCE, BenchError, Handler, serve_async
 
-_BATCH = 32 * 1024
+_BATCH = BATCH_BYTES
 _STREAM = subjects.STREAM_AGENT
 _VIEWER_WINDOW = 512 * 1024  # what one viewer may be behind: below every bound that a viewer has
 
