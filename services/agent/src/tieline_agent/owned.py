@@ -9,7 +9,7 @@ import asyncio
 import contextlib
 from typing import Any
 
-from tieline_protocol import jetstream, ownership, subjects, tracing
+from tieline_protocol import jetstream, logs, ownership, subjects, tracing
 from tieline_protocol.answers import Answers
 from tieline_protocol.bus import Received, Server
 from tieline_protocol.errors import Code, ProtocolError, Refused, TielineError, TimedOut, Unavailable
@@ -155,6 +155,7 @@ class OwnedThread:
         loop = asyncio.get_running_loop()
         if (first := self._answers.get(request.id, loop.time())) is not None:
             return first
+        logs.about(user=self.user, thread=self.id)
         attributes = {"rpc.system": "nats", "rpc.method": action, "gen_ai.conversation.id": self.id}
         with tracing.begin(action, "server", attributes, parent=request.traceparent) as span:
             return await self._answered(action, request, span)
