@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import socket
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -44,6 +45,14 @@ async def answer(request: Request) -> Response:
             return JSONResponse({"error": "no such city"}, 422)
         case "moved":
             return RedirectResponse("/elsewhere", 307)
+        case "stuck":
+            request.app.state.stuck.set()
+            while not await request.is_disconnected():
+                await asyncio.sleep(0.01)
+            request.app.state.left.set()
+            return Response()
+        case "host":
+            return JSONResponse(request.headers["host"])
         case "large":
             return Response(b'"' + b"x" * 6_000_000 + b'"')
         case _:
@@ -51,8 +60,15 @@ async def answer(request: Request) -> Response:
 
 
 @pytest.fixture
-async def url() -> AsyncIterator[str]:
-    async with serving(Starlette(routes=[Route("/rpc", answer, methods=["POST"])])) as base:
+def app() -> Starlette:
+    app = Starlette(routes=[Route("/rpc", answer, methods=["POST"])])
+    app.state.stuck, app.state.left = asyncio.Event(), asyncio.Event()
+    return app
+
+
+@pytest.fixture
+async def url(app: Starlette) -> AsyncIterator[str]:
+    async with serving(app) as base:
         yield f"{base}/rpc"
 
 
@@ -104,9 +120,62 @@ async def test_an_address_where_nobody_listens_is_unavailable(externals: Externa
     assert caught.value.code == Code.UNAVAILABLE
 
 
+async def test_a_call_that_nobody_waits_for_any_more_hangs_up(
+    externals: Externals, app: Starlette, url: str
+) -> None:
+    work = externals.call(External(kind="http", url=url), "r-1", "stuck", {}, silent)
+    call = asyncio.create_task(work)
+    await asyncio.wait_for(app.state.stuck.wait(), 5)
+    call.cancel()
+
+    await asyncio.wait_for(app.state.left.wait(), 2)
+
+
+async def test_a_name_is_resolved_once_and_what_was_checked_is_what_is_dialled(
+    externals: Externals, url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whatever the name says a moment later: the second answer would be an address of somebody else's."""
+    asked: list[str] = []
+
+    async def resolve(host: str, port: int, **_: Any) -> list[Any]:
+        asked.append(host)
+        address = "127.0.0.1" if len(asked) == 1 else "192.0.2.1"
+        return [(socket.AF_INET, socket.SOCK_STREAM, 6, "", (address, port))]
+
+    monkeypatch.setattr(asyncio.get_running_loop(), "getaddrinfo", resolve)
+    named = External(kind="http", url=url.replace("127.0.0.1", "tools.example"))
+    raw = await externals.call(named, "r-1", "host", {}, silent)
+
+    assert asked == ["tools.example"]
+    assert raw == JSONResponse(named.url.split("/")[2]).body
+
+
+class Waiting:
+    """What a tool of the MCP server went through."""
+
+    def __init__(self) -> None:
+        self.begun, self.cancelled = asyncio.Event(), asyncio.Event()
+
+
 @pytest.fixture
-async def mcp() -> AsyncIterator[External]:
+def waiting() -> Waiting:
+    return Waiting()
+
+
+@pytest.fixture
+async def mcp(waiting: Waiting) -> AsyncIterator[External]:
     server = MCPServer("weather")
+
+    @server.tool()
+    async def wait() -> str:
+        """Never answers."""
+        waiting.begun.set()
+        try:
+            await asyncio.sleep(60)
+        except asyncio.CancelledError:
+            waiting.cancelled.set()
+            raise
+        return "late"
 
     @server.tool()
     async def forecast(city: str, ctx: Context) -> str:
@@ -125,7 +194,7 @@ async def mcp() -> AsyncIterator[External]:
 async def test_the_tools_of_an_mcp_server_become_functions(externals: Externals, mcp: External) -> None:
     functions = await externals.connect(mcp, [])
 
-    assert {one["name"] for one in functions} == {"forecast", "fail"}
+    assert {one["name"] for one in functions} == {"forecast", "fail", "wait"}
     assert functions[0]["parameters"]["type"] == "object"
     assert [one["name"] for one in await externals.connect(mcp, [{"name": "fail"}])] == ["fail"]
 
@@ -140,6 +209,17 @@ async def test_an_mcp_tool_is_called_and_tells_its_progress(externals: Externals
 
     assert b"sun in Paris" in raw
     assert heard == [{"progress": 1, "total": 2}]
+
+
+async def test_an_mcp_tool_is_cancelled_when_nobody_waits_any_more(
+    externals: Externals, mcp: External, waiting: Waiting
+) -> None:
+    call = asyncio.create_task(externals.call(mcp, "r-1", "wait", {}, silent))
+    await asyncio.wait_for(waiting.begun.wait(), 5)
+    call.cancel()
+
+    await asyncio.wait_for(waiting.cancelled.wait(), 2)
+    await asyncio.wait([call])
 
 
 async def test_an_mcp_tool_that_fails_is_an_error_of_that_call(externals: Externals, mcp: External) -> None:
