@@ -230,9 +230,37 @@ class Bus:
             del self._waiting[token]
             if future.done() and not future.cancelled():
                 future.exception()  # nobody may have come to wait for it
-        if received.headers is not None and received.headers.get("Status") == "503" and not received.data:
+        if _nobody(received):
             raise NoResponders("nobody is there")
         return received
+
+    def ask(
+        self, subject: str, data: bytes, timeout: float, then: Callable[[Received | Exception], None]
+    ) -> bool:
+        """`request` without a task: `then` is called once, with the answer or with what `request` would raise.
+
+        False where it cannot be sent at once: `request` is the way then, and `then` is not called.
+        """
+        token = format(next(self._tokens), "x")
+        if not self.publish_quickly(subject, data, f"{self._inbox}.{token}", later=True):
+            return False
+        loop = asyncio.get_running_loop()
+        future: asyncio.Future[Received] = loop.create_future()
+        self._waiting[token] = future
+        expiry = loop.call_later(timeout, _expire, future, timeout)
+
+        def ended(future: asyncio.Future[Received]) -> None:
+            expiry.cancel()
+            del self._waiting[token]
+            if (exc := future.exception()) is not None:
+                then(exc if isinstance(exc, Exception) else Unavailable("the request was given up"))
+            elif _nobody(future.result()):
+                then(NoResponders("nobody is there"))
+            else:
+                then(future.result())
+
+        future.add_done_callback(ended)
+        return True
 
     @contextlib.asynccontextmanager
     async def exchange(self, subject: str, data: bytes) -> AsyncIterator[Exchange]:
@@ -396,6 +424,10 @@ class Bus:
 
 async def _unused(msg: Msg) -> None:
     """What makes nats-py keep no messages for `next_msg`; all of them are handled directly."""
+
+
+def _nobody(received: Received) -> bool:
+    return received.headers is not None and received.headers.get("Status") == "503" and not received.data
 
 
 def _expire(future: asyncio.Future[Received], timeout: float) -> None:

@@ -24,6 +24,7 @@ from tieline_protocol.metrics import ENDPOINTS
 log = structlog.get_logger()
 
 Handler = Callable[[Request], Awaitable[dict[str, Any] | bytes]]
+Raw = Callable[[Received], Awaitable[bytes | None] | bytes | None]
 
 _TYPE = "io.nats.micro.v1."
 
@@ -99,7 +100,7 @@ async def serving(
     name: str,
     version: str,
     endpoints: Mapping[str, Handler],
-    raw: Mapping[str, Callable[[Received], Awaitable[bytes | None]]] | None = None,
+    raw: Mapping[str, Raw] | None = None,
     description: str = "",
     metadata: Mapping[str, str] | None = None,
     limit: int = 256,

@@ -69,6 +69,10 @@ class Directory:
         self._writes += 1
         self._known.clear()
 
+    def remembered(self, user: str, remotename: str) -> Registration | None:
+        """What memory says; None says nothing."""
+        return self._known.get(subjects.remote_key(user, name_token(remotename)))
+
     async def get(self, user: str, remotename: str, *, fresh: bool = False) -> Registration | None:
         """A registration; `fresh`: from the leader, whatever memory says. Raises Unavailable."""
         key = subjects.remote_key(user, name_token(remotename))

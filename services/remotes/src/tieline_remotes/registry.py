@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import AsyncIterator
-from typing import Any
+from typing import Any, TypeVar
 
+from pydantic import BaseModel, ValidationError
 from tieline_protocol import subjects
 from tieline_protocol.bus import Bus
-from tieline_protocol.errors import Code, Refused, Unavailable
-from tieline_protocol.messages import Changed, Request
+from tieline_protocol.errors import BadMessage, Code, Refused, Unavailable
+from tieline_protocol.messages import Changed, Request, explain
 from tieline_protocol.remotes import External, RemoteRecord
 
 from tieline_remotes.directory import Directory, Registration
 from tieline_remotes.external import Externals
 from tieline_remotes.schema import check_arguments, check_functions, check_name
+
+M = TypeVar("M", bound=BaseModel)
 
 
 class Registry:
@@ -47,20 +50,14 @@ class Registry:
             raise Refused(Code.BAD_REQUEST, "functions must be a list", details={"pointer": "/functions"})
         where: External | None = None
         if external is not None:
-            where = External.model_validate(external)
+            where = _read(External, external)
             functions = await self._externals.connect(where, functions)
         good, refused = check_functions(functions)
         known = await self._directory.get(request.user, name)
         await self._directory.put(
-            RemoteRecord(
-                user=request.user,
-                remotename=name,
-                functions=tuple(good),
-                external=where,
-                gateway=payload["gateway"],
-                connection=payload["connection"],
-                registration=payload["registration"],
-                connected_at=payload["connected_at"],
+            _read(
+                RemoteRecord,
+                {**payload, "user": request.user, "functions": tuple(good), "external": where},
             )
         )
         await self._changed(request.user, name, "added" if known is None else "updated")
@@ -70,7 +67,9 @@ class Registry:
         """Remove a connection's own registration; somebody else's is not found."""
         name = check_name(request.payload.get("remotename"))
         registration = await self._directory.get(request.user, name, fresh=True)
-        mine = registration is not None and registration.record.connection == request.payload["connection"]
+        mine = registration is not None and registration.record.connection == request.payload.get(
+            "connection"
+        )
         if registration is None or not mine or not await self._directory.remove(registration):
             raise Refused(Code.NOT_FOUND, f"you have no remote {name!r} here")
         await self._removed(registration)
@@ -85,7 +84,10 @@ class Registry:
     async def resolve(self, request: Request) -> dict[str, Any]:
         """The functions of remotes by name, for whoever offers them to a model."""
         remotes, missing = [], []
-        for name in request.payload.get("names", []):
+        names = request.payload.get("names")
+        if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
+            raise Refused(Code.BAD_REQUEST, "names: a list of texts is required")
+        for name in names:
             registration = await self._directory.get(request.user, name)
             if registration is None:
                 missing.append(name)
@@ -94,6 +96,18 @@ class Registry:
         return {"remotes": remotes, "missing": missing}
 
     # For calls
+
+    def known(
+        self, user: str, name: Any, function: Any, args: Any
+    ) -> tuple[Registration, str, dict[str, Any]] | None:
+        """The same as `wanted`, at once, where memory has it and refuses nothing."""
+        if not isinstance(name, str) or not isinstance(function, str):
+            return None
+        registration = self._directory.remembered(user, name)
+        try:
+            return _fitting(registration, name, function, args)
+        except Refused:
+            return None
 
     async def wanted(
         self, user: str, name: Any, function: Any, args: Any
@@ -129,6 +143,13 @@ class Registry:
         message = Changed.model_validate({"what": "remote", "id": name, "change": change})
         with contextlib.suppress(Unavailable):
             await self._bus.publish(subjects.changed(user), message.encode())
+
+
+def _read(model: type[M], value: Any) -> M:
+    try:
+        return model.model_validate(value)
+    except ValidationError as exc:
+        raise BadMessage(explain(exc)) from exc
 
 
 def _fitting(

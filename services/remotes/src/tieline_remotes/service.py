@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import itertools
 from collections.abc import AsyncIterator, Awaitable, Iterable
+from dataclasses import dataclass
 from typing import Any
 
 import structlog
@@ -27,6 +28,18 @@ from tieline_remotes.registry import Registry
 log = structlog.get_logger()
 
 _TICK = 0.1
+
+
+@dataclass(frozen=True, slots=True)
+class _Started:
+    """A call that has an id and is not handed over yet."""
+
+    call: Call
+    request_id: str
+    registration: Registration
+    function: str
+    args: dict[str, Any]
+    traceparent: str | None
 
 
 class Remotes:
@@ -82,34 +95,53 @@ class Remotes:
 
     # Endpoints: calls
 
-    async def call(self, received: Received) -> bytes | None:
-        """Start a call. What comes back goes to the reply subject: accepted, beats, progress, one final."""
+    def call(self, received: Received) -> Awaitable[bytes | None] | bytes | None:
+        """Start a call. What comes back goes to the reply subject: accepted, beats, progress, one final.
+
+        A remote that is known, behind a gateway that answers, costs no task: it is the way of almost every call.
+        """
         if not received.reply:
             return None
         if not self._lease.may_act():  # nothing ran, and silence would cost whoever waits ten seconds
             return refusal(Unavailable("this replica is not sure to be alive, try again"))
-        loop = asyncio.get_running_loop()
         try:
             request = Request.decode(received.data)
-            logs.about(user=request.user)
-            payload = request.payload
-            registration, function, args = await self.registry.wanted(
-                request.user, payload.get("remotename"), payload.get("function"), payload.get("args", {})
-            )
-            now = loop.time()
-            number = f"{next(self._numbers):x}"
-            record = registration.record
-            asked = Asked(record.gateway, record.connection)
-            if record.external is not None:
-                asked = Asked(self._lease.id, number)
-            budget = min(max(request.budget_ms, 1), LONGEST_TIMEOUT_MS) / 1000
-            call = Call(
-                number, received.reply, request.user, record.remotename, asked, now + budget, now + BEAT, now
-            )
-            self._calls.started(call)
+            known = self.registry.known(request.user, *_names(request))
+            if known is None or known[0].record.external is not None:
+                return self._call(received.reply, request)
+            started = self._started(received.reply, request, known)
         except TielineError as exc:
-            CALLS.labels(outcome=exc.code).inc()
-            return refusal(exc)
+            return _refused(exc)
+        try:
+            return None if self._quickly(started) else self._carried(started)
+        except Refused as exc:
+            return self._carried(started, exc)
+
+    async def _call(self, reply: str, request: Request) -> bytes | None:
+        logs.about(user=request.user)
+        try:
+            started = self._started(
+                reply, request, await self.registry.wanted(request.user, *_names(request))
+            )
+        except TielineError as exc:
+            return _refused(exc)
+        await self._carried(started)
+        return None
+
+    def _started(
+        self, reply: str, request: Request, wanted: tuple[Registration, str, dict[str, Any]]
+    ) -> _Started:
+        """A call with an id, which will end. Raises Refused (busy)."""
+        registration, function, args = wanted
+        now = asyncio.get_running_loop().time()
+        number = f"{next(self._numbers):x}"
+        record = registration.record
+        asked = Asked(record.gateway, record.connection)
+        if record.external is not None:
+            asked = Asked(self._lease.id, number)
+        budget = min(max(request.budget_ms, 1), LONGEST_TIMEOUT_MS) / 1000
+        call = Call(number, reply, request.user, record.remotename, asked, now + budget, now + BEAT, now)
+        self._calls.started(call)
         request_id = f"{self._lease.id}-{number}"
         call.mark = span = tracing.begin(
             "remote-call",
@@ -123,45 +155,85 @@ class Remotes:
             },
             parent=request.traceparent,
         )
-        accepted = b'{"accepted":{"requestId":"%b"}}' % request_id.encode()
-        if not self._bus.publish_quickly(received.reply, accepted, later=record.external is None):
-            await self._bus.publish(received.reply, accepted)
+        return _Started(call, request_id, registration, function, args, span.traceparent)
+
+    def _quickly(self, started: _Started) -> bool:
+        """Accept a call and hand it over without waiting; False where something must be waited for."""
+        call = started.call
+        connection = RemoteConnection(self._bus, started.registration.record)
+
+        def handed(answered: Received | Exception) -> None:
+            try:
+                connection.taken(answered)
+            except (Refused, Unavailable) as exc:
+                self._group.create_task(self._again(started, exc), name=f"hand-over of {started.request_id}")
+
+        left = self._left(call)
+        if not connection.call_quickly(
+            started.request_id, started.function, started.args, left, started.traceparent, handed
+        ):
+            return False
+        with contextlib.suppress(Unavailable):  # whoever waits sees the broker go, too
+            self._bus.publish_now(call.reply, _accepted(started))
+        return True
+
+    def _left(self, call: Call) -> int:
+        return max(int((call.deadline - asyncio.get_running_loop().time()) * 1000), 1)
+
+    async def _carried(self, started: _Started, failed: TielineError | None = None) -> bytes | None:
+        """Accept a call and hand it over; after a first hand-over that `failed` only what is left of that."""
+        call = started.call
         try:
-            if record.external is not None:
-                self._external.begin(call, request_id, record.external, function, args, span.traceparent)
+            if failed is None:
+                await self._bus.publish(call.reply, _accepted(started))
+                external = started.registration.record.external
+                if external is not None:
+                    self._external.begin(
+                        call,
+                        started.request_id,
+                        external,
+                        started.function,
+                        started.args,
+                        started.traceparent,
+                    )
+                else:
+                    await self._handed(started)
+            elif isinstance(failed, Stale):
+                await self._handed_anew(started)
             else:
-                await self._send(call, request_id, registration, function, args, span.traceparent)
+                raise failed
         except Refused as exc:
-            await self._perform(self._calls.failed(number, exc))
-        except (
-            Unavailable
-        ) as exc:  # the hand-over was not confirmed: it may run, and its result may still come
-            log.warning("a call's hand-over was not confirmed", call=request_id, error=exc.message)
+            await self._perform(self._calls.failed(call.id, exc))
+        except Unavailable as exc:  # it may run, and its result may still come
+            log.warning("a call's hand-over was not confirmed", call=started.request_id, error=exc.message)
         return None
 
-    async def _send(
-        self,
-        call: Call,
-        request_id: str,
-        registration: Registration,
-        function: str,
-        args: dict[str, Any],
-        traceparent: str | None,
-    ) -> None:
-        for fresh in (False, True):
-            if fresh:
-                registration, function, args = await self.registry.newest(
-                    call.user, call.remotename, function, args
-                )
-                call.asked = Asked(registration.record.gateway, registration.record.connection)
-            remaining = int((call.deadline - asyncio.get_running_loop().time()) * 1000)
-            try:
-                connection = RemoteConnection(self._bus, registration.record)
-                await connection.call(request_id, function, args, max(remaining, 1), traceparent)
-                return
-            except Stale:
-                if fresh:
-                    raise
+    async def _again(self, started: _Started, failed: TielineError) -> None:
+        logs.about(user=started.call.user)
+        await self._carried(started, failed)
+
+    async def _handed(self, started: _Started) -> None:
+        connection = RemoteConnection(self._bus, started.registration.record)
+        try:
+            await connection.call(
+                started.request_id,
+                started.function,
+                started.args,
+                self._left(started.call),
+                started.traceparent,
+            )
+        except Stale:
+            await self._handed_anew(started)
+
+    async def _handed_anew(self, started: _Started) -> None:
+        """To whoever has the name now: what was known of it is out of date. Raises Stale where that is gone too."""
+        call = started.call
+        registration, function, args = await self.registry.newest(
+            call.user, call.remotename, started.function, started.args
+        )
+        call.asked = Asked(registration.record.gateway, registration.record.connection)
+        connection = RemoteConnection(self._bus, registration.record)
+        await connection.call(started.request_id, function, args, self._left(call), started.traceparent)
 
     async def _answered(self, call: Call, final: bytes, size: int, outcome: str) -> None:
         await self._perform(self._calls.answered(call.id, call.asked, final, size, outcome) or [])
@@ -264,6 +336,20 @@ class Remotes:
                     call.mark.fail(outcome)
                 call.mark.end()
         self._calls.ended.clear()
+
+
+def _names(request: Request) -> tuple[Any, Any, Any]:
+    payload = request.payload
+    return payload.get("remotename"), payload.get("function"), payload.get("args", {})
+
+
+def _accepted(started: _Started) -> bytes:
+    return b'{"accepted":{"requestId":"%b"}}' % started.request_id.encode()
+
+
+def _refused(exc: TielineError) -> bytes:
+    CALLS.labels(outcome=exc.code).inc()
+    return refusal(exc)
 
 
 def _progress(request_id: str, told: dict[str, Any]) -> bytes:
