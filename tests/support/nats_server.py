@@ -35,6 +35,7 @@ class NatsServer:
     def __init__(self, directory: Path, *, max_payload: str = "8MB", extra: str = "") -> None:
         self.directory = directory
         self.port = -1
+        self.jetstream = True  # False: from the next start on it only passes messages on
         self._max_payload = max_payload
         self._extra = extra
         self._process: subprocess.Popen[bytes] | None = None
@@ -65,7 +66,7 @@ class NatsServer:
         config.write_text(
             f'listen: "127.0.0.1:{self.port}"\n'
             f'ports_file_dir: "{self.directory}"\n'
-            f'jetstream: {{ store_dir: "{self.directory / "store"}", max_file_store: 64GB }}\n'
+            f"{self._storage()}\n"
             f"max_payload: {self._max_payload}\n"
             'ping_interval: "5s"\nping_max: 2\n' + self._extra
         )
@@ -79,6 +80,11 @@ class NatsServer:
         except BaseException:
             await self.kill()
             raise
+
+    def _storage(self) -> str:
+        if not self.jetstream:
+            return ""
+        return f'jetstream: {{ store_dir: "{self.directory / "store"}", max_file_store: 64GB }}'
 
     def _spawn(self, config: Path) -> subprocess.Popen[bytes]:
         with (self.directory / "nats.log").open("ab") as log:
