@@ -27,6 +27,10 @@ def test_ends_that_are_alike_by_chance_do_not_hide_that_something_is_gone() -> N
     )
 
 
+def test_what_the_daemon_keeps_may_go_back_further_than_what_is_known_of_the_log() -> None:
+    assert missing("line 31\nline 32\n", "line 30\nline 31\nline 32\nline 33\n", "") == ("line 33\n", True)
+
+
 def test_the_first_output_of_all_follows_on_nothing() -> None:
     assert missing("", "$ ls", "ls") == ("$ ", True)
 
@@ -41,17 +45,18 @@ def test_half_a_character_at_the_beginning_is_no_difference() -> None:
     after=st.integers(0, 100),
     reach=st.integers(0, 100),
     kept=st.integers(1, 600),
+    read=st.integers(16, 600),
 )
 def test_lines_that_differ_are_joined_exactly(
-    before: int, between: int, after: int, reach: int, kept: int
+    before: int, between: int, after: int, reach: int, kept: int, read: int
 ) -> None:
-    """The daemon keeps the last `kept` characters of what there was when it was asked."""
+    """The daemon keeps the last `kept` characters of what there was when it was asked; of the log `read` are known."""
     text = "".join(f"{n:06}\n" for n in range(150))
     first, second = text[:before], text[before : before + between]
     third = text[before + between : before + between + after]
     buffer = (first + second + third[:reach])[-kept:]
 
-    found, follows = missing(first, buffer, third)
+    found, follows = missing(first[-read:], buffer, third)
 
     told_apart = not third or min(reach, after) >= 16  # a few characters may stand anywhere
     if follows and told_apart and len(buffer) - between - min(reach, after) >= 16:

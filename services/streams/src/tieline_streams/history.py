@@ -11,7 +11,9 @@ from tieline_protocol.bus import Bus
 from tieline_streams import recovered
 from tieline_streams.recovered import Recovered
 
-_SHELL = 4_096  # messages of the stream that are looked through for the end of the shell's output
+_SHELL = 4_096  # messages of the stream that are looked through for the end of the shell's output; then more
+_MORE = 8  # times as many
+_ENOUGH = 16 * 1024  # bytes of batches that tell where the output ends
 
 
 async def read(bus: Bus, user: str, session: str) -> Recovered:
@@ -43,5 +45,10 @@ async def _shell(bus: Bus, user: str, session: str) -> list[tuple[int, Batch]]:
     last = await jetstream.last_message(bus, stream, subject)
     if last is None:
         return []
-    found = jetstream.read_all(bus, stream, subject, max(last.seq - _SHELL, 1))
-    return [(stored.seq, batch.decode(stored.data)) async for stored in found]
+    window = _SHELL
+    while True:  # all sessions share the stream: between two lines of one there may be any number of others
+        first = max(last.seq - window, 1)
+        found = [stored async for stored in jetstream.read_all(bus, stream, subject, first)]
+        if first == 1 or sum(len(stored.data) for stored in found) >= _ENOUGH:
+            return [(stored.seq, batch.decode(stored.data)) for stored in found]
+        window *= _MORE

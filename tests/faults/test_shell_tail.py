@@ -1,0 +1,49 @@
+"""What a new owner knows of a shell's output, when other sessions have written much more since."""
+
+from __future__ import annotations
+
+import pytest
+from tieline_protocol import subjects
+from tieline_protocol.bus import Bus
+from tieline_streams.config import Executors
+
+from tests.support import streams
+from tests.support.eventually import eventually
+from tests.support.nats_server import NatsServer
+from tests.support.scripted_daemon import ScriptedDaemon
+from tests.support.streams import Frontend
+
+OTHERS = 6_000  # messages, more than are looked through at first
+
+
+@pytest.mark.timeout(30)
+async def test_output_that_was_seen_is_not_seen_again_however_much_others_have_written(
+    bus: Bus, nats_server: NatsServer, daemon: ScriptedDaemon, known: Executors
+) -> None:
+    user = Frontend(bus)
+
+    async def screen() -> str:
+        return "".join(one["data"] for one in await user.events("workspace", "shell_output"))
+
+    async def write(line: str) -> None:
+        daemon.write(line)
+        await eventually(lambda: _ends(line))
+
+    async def _ends(line: str) -> bool:
+        return (await screen()).endswith(line)
+
+    async with streams.running(nats_server.url, known):
+        await user.open()
+        for number in range(40):
+            daemon.write(f"line {number} of the first owner\n")
+        await write("the last line before the flood\n")
+        for _ in range(OTHERS):
+            await bus.publish(subjects.event(user.user, "another", "workspace", "shell_output"), b"x")
+        await write("1\n")
+    async with streams.running(nats_server.url, known):
+        await eventually(lambda: len(daemon.workspace) == 2)
+        await write("a line for the next owner\n")
+        gaps = await user.events("workspace", "gap")
+
+    assert await screen() == daemon.shell
+    assert gaps == []
