@@ -24,12 +24,12 @@ class Held:
     def __add__(self, other: Held) -> Held:
         return Held(self.tasks + other.tasks, self.files + other.files, self.memory + other.memory)
 
-    def grown(self, before: Held) -> list[str]:
-        """What has grown beyond what chance makes of it."""
+    def grown(self, before: Held, stores: bool = False) -> list[str]:
+        """What has grown beyond what chance makes of it. `stores`: its memory grows with what it was given to keep."""
         bounds = [
             ("tasks", self.tasks, before.tasks * 1.1 + 20),
-            ("files", self.files, before.files * 1.1 + 40),
-            ("MiB", self.memory, before.memory * 1.3 + 60),
+            ("files", self.files, before.files * 1.1 + 60),
+            ("MiB", self.memory, before.memory * 1.3 + 60 if not stores else float("inf")),
         ]
         return [
             f"{value:.0f} {what}, at most {most:.0f} expected" for what, value, most in bounds if value > most

@@ -7,10 +7,9 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
-from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from tieline import TielineError
 
@@ -23,6 +22,8 @@ from tests.support.schedule import Step
 from tests.support.stack import Stack
 from tests.support.watching import seen
 from tests.support.workers import Worker, Workers
+
+T = TypeVar("T")
 
 START = {"agent": "start", "workspace": "start"}
 _PASSING = ("disconnected", "unavailable", "timeout", "conflict")
@@ -85,15 +86,14 @@ async def world_at(
             yield World(stack, daemon)
 
 
-async def insist(work: Callable[[], Awaitable[object]]) -> None:
-    """As a user's page does: what was lost on the way is asked again."""
+async def insist(work: Callable[[], Awaitable[T]]) -> T:
+    """As a user's page does: what was lost on the way is asked again. The answer."""
     refused: TielineError | None = None
     try:
         async with asyncio.timeout(_ENDED):
             while True:
                 try:
-                    await work()
-                    return
+                    return await work()
                 except TielineError as exc:
                     if exc.code not in _PASSING:
                         raise
@@ -117,7 +117,7 @@ class Player:
         self.slowest = 0.0  # s from a prompt to its end
         self.late: Frontend | None = None
         self._looked = 0  # events of the front's that were looked at
-        self._ends: Counter[str] = Counter()
+        self._ended: set[int] = set()  # generations of turns
         self._open: list[dict[str, Any]] = []  # permissions, as the screen shows them
         self._last_line = ""
 
@@ -159,13 +159,12 @@ class Player:
         self.asked.append(text)
         payload = {"text": text, "client_message_id": message}
         while True:
-            before = self._ends[message]
+            told = await insist(lambda: self.front.ask("agent.prompt", self.session, **payload))
 
-            def ended(before: int = before) -> bool:
+            def ended(generation: int = told["generation"]) -> bool:
                 self._look()
-                return self._ends[message] > before
+                return generation in self._ended
 
-            await insist(lambda: self.front.ask("agent.prompt", self.session, **payload))
             answering = asyncio.create_task(self._answer(), name=f"answers of {self.seed}")
             try:
                 await self.front.wait(ended, _ENDED, f"the end of {message}", _EVERY)
@@ -179,7 +178,7 @@ class Player:
         """What the screen shows now."""
         for event in self.front.events[self._looked :]:
             if event.type == "turn" and event.body["state"] == "ended":
-                self._ends[event.body.get("client_message_id", "")] += 1
+                self._ended.add(event.body["generation"])
             elif event.type == "permissions":
                 self._open = event.body["open"]
             elif event.type == "shell_output":
