@@ -362,3 +362,25 @@ async def test_any_name_is_one_remote_and_no_subject(bus, owner, name):
         assert await calling.call(bus, "ada", name, "echo", {"value": name}) == name
     with pytest.raises(Refused):
         await calling.call(bus, "ada", name + "x", "echo", {"value": 1})
+
+
+@pytest.mark.parametrize(
+    ("endpoint", "payload"),
+    [
+        ("connect", {"remotename": "b"}),
+        ("connect", {"remotename": "b", "functions": {}}),
+        ("connect", {"remotename": "b", "external": {"kind": "ftp"}}),
+        ("connect", {"remotename": "b", "external": 7}),
+        ("connect", {"remotename": 7}),
+        ("disconnect", {"remotename": []}),
+        ("resolve", {"names": 5}),
+        ("resolve", {"names": [None]}),
+        ("resolve", {}),
+    ],
+)
+async def test_a_request_that_makes_no_sense_is_refused_and_says_why(owner, endpoint, payload):
+    """B15: straight onto the internal subjects."""
+    with pytest.raises(Refused) as caught:
+        await owner.ask(endpoint, "ada", payload)
+
+    assert code(caught) == Code.BAD_REQUEST

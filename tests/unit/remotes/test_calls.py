@@ -217,7 +217,7 @@ class CallsMachine(RuleBasedStateMachine):
         assert len(self.table) == 0
 
 
-CallsMachine.TestCase.settings = settings(max_examples=80, stateful_step_count=40, deadline=None)
+CallsMachine.TestCase.settings = settings(max_examples=260, stateful_step_count=40, deadline=None)
 
 
 @pytest.mark.timeout(
