@@ -3,6 +3,7 @@
 import asyncio
 import json
 import re
+import subprocess
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -10,7 +11,7 @@ import pytest
 from tieline_protocol import permissions, subjects
 
 from tests.support import manifests
-from tests.support.nats_server import NatsServer
+from tests.support.nats_server import NatsServer, binary
 
 PATTERNS = sorted(
     {one for user in permissions.PARTS for one in permissions.publishes(user) + permissions.subscribes(user)}
@@ -83,3 +84,21 @@ async def test_who_gives_no_password_is_nobody(server: NatsServer) -> None:
     writer.close()
 
     assert b"Authorization Violation" in text
+
+
+@pytest.mark.parametrize("overlay", manifests.OVERLAYS)
+def test_the_broker_accepts_its_configuration_in_every_overlay(overlay: str, tmp_path: Path) -> None:
+    files = dict(manifests.one(overlay, "ConfigMap", "nats")["data"])
+    for secret in ("nats-users", "nats-routes"):
+        files |= manifests.secrets_made()[secret]
+    for name, text in files.items():
+        (tmp_path / name).write_text(text)
+    done = subprocess.run(
+        [binary(), "-t", "-c", str(tmp_path / "nats.conf")],
+        env={"POD_NAME": "nats-0"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+    assert done.returncode == 0, done.stderr
