@@ -48,7 +48,9 @@ class Outcome:
     @property
     def leaks(self) -> list[str]:
         return [
-            f"{kind}: {one}" for kind, (before, after) in self.held.items() for one in after.grown(before)
+            f"{kind}: {one}"
+            for kind, (before, after) in self.held.items()
+            for one in after.grown(before, stores=kind == "broker")
         ]
 
     def __str__(self) -> str:
