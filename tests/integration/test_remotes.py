@@ -260,6 +260,33 @@ async def test_a_call_on_a_registration_that_was_replaced_is_sent_to_the_new_one
         assert await calling.call(bus, "ada", "browser", "echo", {"value": 3}) == 3
 
 
+async def test_a_call_that_is_given_up_is_not_handed_over_anew(bus, browser):
+    """The first hand-over comes back as meant for an older registration after nobody waits any more."""
+    async with answered(browser):
+        await calling.call(bus, "ada", "browser", "echo", {"value": "remembered"})
+    browser.refuse = Refused(Code.CONFLICT, "registered anew")
+    browser.pause.clear()
+    accepted = asyncio.Event()
+    call = asyncio.create_task(
+        calling.call(
+            bus, "ada", "browser", "echo", {"value": "given up"}, on_accepted=lambda _: accepted.set()
+        )
+    )
+    await accepted.wait()
+    call.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await call
+    browser.refuse = None
+    last = asyncio.create_task(calling.call(bus, "ada", "browser", "echo", {"value": "last"}))
+    called = await browser.calls.get()
+    browser.pause.set()
+    await called.result("last")
+
+    assert (await last, called.args["value"]) == ("last", "last")
+    with pytest.raises(TimeoutError):
+        await asyncio.wait_for(browser.calls.get(), 0.3)
+
+
 async def test_a_remote_that_disconnects_is_gone_from_the_list(bus, browser):
     assert [remote["remotename"] for remote in (await browser.ask("list", "ada", {}))["remotes"]] == [
         "browser"

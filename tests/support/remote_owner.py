@@ -55,14 +55,17 @@ class RemoteOwner:
         self.registrations: dict[tuple[str, str], str] = {}
         self.under_way: dict[str, Called] = {}
         self.refuse: Refused | None = None
+        self.pause = asyncio.Event()  # cleared: a refusal takes its time
+        self.pause.set()
 
     async def _received(self, received: Received) -> bytes | None:
         connection, verb = received.subject.split(".")[-2:]
         if verb == "remote-call-cancel":
             self.under_way[jsontext.loads(received.data)["requestId"]].cancelled.set()
             return None
-        if self.refuse is not None:
-            return refusal(self.refuse)
+        if (refuse := self.refuse) is not None:
+            await self.pause.wait()
+            return refusal(refuse)
         request = Request.decode(received.data)
         called = Called(self, connection, request.payload, request.traceparent)
         self.under_way[called.request_id] = called

@@ -231,6 +231,8 @@ class Remotes:
         registration, function, args = await self.registry.newest(
             call.user, call.remotename, started.function, started.args
         )
+        if self._calls.get(call.id) is None:  # cancelled, say, and nobody would wait for what runs
+            return
         call.asked = Asked(registration.record.gateway, registration.record.connection)
         connection = RemoteConnection(self._bus, registration.record)
         await connection.call(started.request_id, function, args, self._left(call), started.traceparent)
