@@ -120,7 +120,7 @@ class Worker:
     def record(self, event: Event, confirm: bool) -> None:
         self.world.tick()
         for outgoing in (
-            *self.numbering.received(event["type"], jsontext.dumps(event), 0),
+            *self.numbering.received(event["type"], [jsontext.dumps(event)], 0),
             *self.numbering.flush(),
         ):
             self.world.publish(outgoing.data)
