@@ -83,8 +83,10 @@ class Callers:
         number = format(next(self._numbers), "x")
         subject = subjects.rpc("remotes", "call", user)
         self._calls[number] = _Call(caller, subject, body, now + calling.ACCEPT, patience)
+        reply = f"{self._inbox}.{number}"
         try:
-            await self._bus.publish(subject, body, f"{self._inbox}.{number}")
+            if not self._bus.publish_quickly(subject, body, reply, later=True):
+                await self._bus.publish(subject, body, reply)
         except BaseException:
             self._calls.pop(number, None)
             raise

@@ -208,7 +208,8 @@ class Calling:
         bus = self._parts.bus
         subject = subjects.call(call.replica, call.number, verb)
         try:
-            await bus.publish(subject, self._sender + body)
+            if not bus.publish_quickly(subject, self._sender + body, later=True):
+                await bus.publish(subject, self._sender + body)
         except Refused as exc:  # the broker takes less than we do
             error = results.failed(exc.message, Code.TOO_LARGE)
             await bus.publish(subjects.call(call.replica, call.number, "error"), self._sender + error)
