@@ -96,11 +96,15 @@ async def asked(front: Raw, trace: str, action: str, payload: dict[str, Any]) ->
 
 
 async def spans(stack: Stack, trace: str, *names: str) -> list[Span]:
-    """The spans of a trace, once those with these names are there."""
-    return await eventually(
-        lambda: set(names) <= {span.name for span in stack.collector.of(trace)} and stack.collector.of(trace),
-        20,
-    )
+    """The spans of a trace, once those with these names are there and nothing hangs in the air."""
+
+    def found() -> list[Span]:
+        came = stack.collector.of(trace)
+        known = {span.id for span in came} | {SPAN}
+        whole = set(names) <= {span.name for span in came} and all(span.parent in known for span in came)
+        return came if whole else []
+
+    return list(await eventually(found, 20))
 
 
 def path(found: list[Span], last: Span) -> list[tuple[str, str]]:
@@ -129,7 +133,7 @@ async def test_a_chat_is_one_trace_from_the_frame_to_the_model_and_the_remote(st
             "resources": [{"kind": "system", "subkind": "remote", "content": "browser"}],
         }
         answer = await asked(front, trace, "thread.message", message)
-        found = await spans(stack, trace, "invoke_agent expert")
+        found = await spans(stack, trace, "invoke_agent expert", "remote-call")
 
     run = only(found, "invoke_agent expert")
     chats = [span for span in found if span.name.startswith("chat ")]
@@ -180,7 +184,7 @@ async def test_a_coding_agents_call_belongs_to_the_prompt_that_it_works_on(stack
         await front.ask("session.subscribe", {"session_id": session})
         text = f'tool box__echo {{"value": "{SECRET}"}}'
         await asked(front, trace, "agent.prompt", {"session_id": session, "text": text})
-        found = await spans(stack, trace, "execute_tool echo", "remote-call")
+        found = await spans(stack, trace, "execute_tool echo", "remote-call", "agentctl agent.prompt")
         opened = await spans(stack, opening, "agentctl agent.session.new", "session.open")
         await asked(front, "4" * 32, "session.close", {"session_id": session})
 

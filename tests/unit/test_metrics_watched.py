@@ -135,6 +135,14 @@ def test_an_alert_says_how_bad_it_is_what_it_is_and_where_to_read_on(rule: dict[
     assert rule["annotations"]["runbook_url"] == f"docs/operations.md#{rule['alert'].lower()}"
 
 
+def test_numbers_that_the_command_reads_exist() -> None:
+    sources = "".join(path.read_text() for path in sorted((ROOT / "ops/src").rglob("*.py")))
+    read = set(re.findall(r'metrics(?:\.get\(|\[)"(tieline_\w+)"', sources))
+
+    assert read
+    assert read <= known().keys()
+
+
 def test_each_alert_has_a_runbook() -> None:
     lines = (ROOT / "docs/operations.md").read_text().splitlines()
     headings = {line.lstrip("#").strip() for line in lines if line.startswith("#")}
