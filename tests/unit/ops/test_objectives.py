@@ -3,8 +3,8 @@
 from typing import Any
 
 import pytest
-from tieline_ops.cli import objectives
-from tieline_ops.cli.objectives import Facts, State
+from tieline_ops.cli import objectives, verdicts
+from tieline_ops.cli.verdicts import Facts, State
 
 
 def service(name: str, p99: int = 1_000_000, endpoint: str = "list", **rest: Any) -> dict[str, Any]:
@@ -41,19 +41,19 @@ def state(objective: str, **rest: Any) -> State:
 
 
 def test_all_is_well() -> None:
-    verdicts = objectives.judge(facts())
+    found = objectives.judge(facts())
 
-    assert [verdict.objective for verdict in verdicts if verdict.state is not State.OK] == []
-    assert [verdict.objective for verdict in verdicts] == list(objectives.OBJECTIVES)
-    assert objectives.worst(verdicts) is State.OK
+    assert [verdict.objective for verdict in found if verdict.state is not State.OK] == []
+    assert [verdict.objective for verdict in found] == list(objectives.OBJECTIVES)
+    assert verdicts.worst(found) is State.OK
 
 
 def test_a_system_that_cannot_be_reached_is_critical_and_the_rest_unknown() -> None:
-    verdicts = objectives.judge(Facts(unreachable="refused"))
+    found = objectives.judge(Facts(unreachable="refused"))
 
-    assert (verdicts[0].state, verdicts[0].text) == (State.CRITICAL, "refused")
-    assert {verdict.state for verdict in verdicts[1:]} == {State.UNKNOWN}
-    assert objectives.worst(verdicts) is State.CRITICAL
+    assert (found[0].state, found[0].text) == (State.CRITICAL, "refused")
+    assert {verdict.state for verdict in found[1:]} == {State.UNKNOWN}
+    assert verdicts.worst(found) is State.CRITICAL
 
 
 @pytest.mark.parametrize(
@@ -109,18 +109,3 @@ def test_many_without_owner_are_counted_and_some_named() -> None:
 def test_an_objective_that_there_is_not() -> None:
     with pytest.raises(KeyError):
         objectives.judge(facts(), ["beauty"])
-
-
-def test_unknown_is_worse_than_ok_and_less_than_a_warning() -> None:
-    known = {verdict.objective: verdict for verdict in objectives.judge(facts(rtt=0.5, gateway=None))}
-
-    assert objectives.worst([known["services"], known["gateway"]]) is State.UNKNOWN
-    assert objectives.worst(known.values()) is State.WARNING
-    assert objectives.worst([]) is State.UNKNOWN
-
-
-def test_a_line_is_as_nagios_reads_it() -> None:
-    (verdict,) = objectives.judge(facts(), ["daemons"])
-
-    assert objectives.line(verdict) == "OK - daemons: 1 of 1 ready sessions have both | down=0 ready=1"
-    assert objectives.line(objectives.Verdict("x", State.UNKNOWN, "who knows")) == "UNKNOWN - x: who knows"

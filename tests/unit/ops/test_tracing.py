@@ -18,6 +18,7 @@ TURN = told(
     (900, {"type": "message_chunk", "text": "of no turn"}),
     (1_000, turn("accepted")),
     (1_010, turn("running")),
+    (1_020, turn("running", stalled=True)),
     (1_050, {"type": "reasoning", "text": "hm"}),
     (1_100, {"type": "message_chunk", "text": "a"}),
     (1_110, {"type": "message_chunk", "text": "b"}),

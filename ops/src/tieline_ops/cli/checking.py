@@ -10,12 +10,23 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from tieline_ops.cli import contexts, describe, gather, looking, objectives, output, reach, scrape, shapes
+from tieline_ops.cli import (
+    contexts,
+    describe,
+    gather,
+    inventory,
+    objectives,
+    output,
+    reach,
+    scrape,
+    shapes,
+    verdicts,
+)
 from tieline_ops.cli.codes import Exit, Problem
 from tieline_ops.cli.contexts import Place
-from tieline_ops.cli.objectives import Facts, State, Verdict
 from tieline_ops.cli.output import Format
 from tieline_ops.cli.shapes import Column
+from tieline_ops.cli.verdicts import Facts, State, Verdict
 
 _SHADES = {State.OK: "good", State.WARNING: "warn", State.CRITICAL: "bad", State.UNKNOWN: "dim"}
 _CONNECT = 3.0
@@ -32,8 +43,8 @@ async def learn(where: Place) -> Facts:
             told = await asyncio.gather(
                 gather.asked(bus, "STATS"),
                 gather.leases(bus),
-                looking.session_rows(bus, all=False),
-                looking.thread_rows(bus),
+                inventory.sessions(bus, all=False),
+                inventory.threads(bus),
                 gather.streams(bus),
                 return_exceptions=True,
             )
@@ -77,16 +88,16 @@ async def check(place: Callable[[], Place], wanted: list[str], format: Format) -
     except Problem as problem:  # for Nagios every failure to look is `unknown`
         output.note(problem.message)
         return State.UNKNOWN
-    verdicts = objectives.judge(facts, wanted)
+    found = objectives.judge(facts, wanted)
     if format in (Format.JSON, Format.YAML):
-        output.value(format, [told(verdict) for verdict in verdicts])
+        output.value(format, [told(verdict) for verdict in found])
     else:
         colour = output.colour()
         output.lines(
-            shapes.styled(objectives.line(verdict), _SHADES[verdict.state] if colour else "")
-            for verdict in verdicts
+            shapes.styled(verdicts.line(verdict), _SHADES[verdict.state] if colour else "")
+            for verdict in found
         )
-    return objectives.worst(verdicts)
+    return verdicts.worst(found)
 
 
 def told(verdict: Verdict) -> dict[str, Any]:

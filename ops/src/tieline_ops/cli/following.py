@@ -18,7 +18,7 @@ from tieline_protocol.errors import BadMessage, BadSubject
 from tieline_protocol.received import Received
 
 from tieline_ops import timeline
-from tieline_ops.cli import describe, gather, lines, looking, output, patterns, reach, stored, tracing
+from tieline_ops.cli import describe, gather, inventory, lines, output, patterns, reach, stored, tracing
 from tieline_ops.cli.codes import Exit, Problem
 from tieline_ops.cli.contexts import Place
 from tieline_ops.cli.lines import As, Told
@@ -132,7 +132,7 @@ async def _exactly(bus: Bus, wanted: Filter) -> Filter:
 async def _found(bus: Bus, wanted: str) -> tuple[str, str]:
     """The user and id of a session or thread. Raises Problem."""
     try:
-        record = await looking.found(bus, wanted)
+        record = await inventory.found(bus, wanted)
     except Problem as problem:
         if problem.exit is not Exit.NOT_FOUND:
             raise

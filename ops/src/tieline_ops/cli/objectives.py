@@ -6,53 +6,13 @@ be learnt make an objective `unknown`, never `ok`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
-from enum import IntEnum
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
+from tieline_ops.cli.describe import LONG
+from tieline_ops.cli.verdicts import Facts, State, Verdict, graded
+
 SERVICES = ("gateway", "streams", "remotes", "agent")
-
-
-class State(IntEnum):
-    """As Nagios has them."""
-
-    OK = 0
-    WARNING = 1
-    CRITICAL = 2
-    UNKNOWN = 3
-
-
-_BADNESS = {State.OK: 0, State.UNKNOWN: 1, State.WARNING: 2, State.CRITICAL: 3}
-
-
-@dataclass(frozen=True, slots=True)
-class Facts:
-    """What was learnt of a system; None where it could not be."""
-
-    rtt: float | None = None  # s
-    unreachable: str = ""  # why NATS cannot be reached
-    services: Sequence[Mapping[str, Any]] | None = None
-    leases: Sequence[Mapping[str, Any]] | None = None
-    sessions: Sequence[Mapping[str, Any]] | None = None
-    threads: Sequence[Mapping[str, Any]] | None = None
-    streams: Sequence[Mapping[str, Any]] | None = None
-    gateway: float | None = None  # s until a client was let in
-    gateway_error: str | None = None
-    metrics: Mapping[str, float] = field(default_factory=dict)  # the worst value of each, over all services
-    scraped: int = 0  # services whose metrics were read
-
-
-@dataclass(frozen=True, slots=True)
-class Verdict:
-    """What is to be said of one objective. `performance`: numbers for whoever draws them; `advice`: what to do."""
-
-    objective: str
-    state: State
-    text: str
-    performance: Mapping[str, float] = field(default_factory=dict)
-    advice: str = ""
-
 
 Judge = Callable[[Facts], Verdict]
 
@@ -61,25 +21,6 @@ def judge(facts: Facts, wanted: Iterable[str] = ()) -> list[Verdict]:
     """A verdict for each objective, or for those wanted. Raises KeyError for one that there is not."""
     names = list(wanted) or list(OBJECTIVES)
     return [OBJECTIVES[name](facts) for name in names]
-
-
-def worst(verdicts: Iterable[Verdict]) -> State:
-    """The state of all together: critical before warning before unknown."""
-    return max(
-        (verdict.state for verdict in verdicts), key=lambda state: _BADNESS[state], default=State.UNKNOWN
-    )
-
-
-def line(verdict: Verdict) -> str:
-    """As Nagios reads it: `STATE - objective: text | numbers`."""
-    numbers = " ".join(f"{name}={value:g}" for name, value in verdict.performance.items())
-    return f"{verdict.state.name} - {verdict.objective}: {verdict.text}" + (
-        f" | {numbers}" if numbers else ""
-    )
-
-
-def _graded(value: float, warning: float, critical: float) -> State:
-    return State.CRITICAL if value >= critical else State.WARNING if value >= warning else State.OK
 
 
 def _unknown(objective: str, why: str = "NATS cannot be reached") -> Verdict:
@@ -91,7 +32,7 @@ def broker(facts: Facts) -> Verdict:
     if facts.rtt is None:
         advice = "start it, or name another: --nats-url, a context; see its log"
         return Verdict("broker", State.CRITICAL, facts.unreachable or "it does not answer", advice=advice)
-    state = _graded(facts.rtt, 0.25, 2)
+    state = graded(facts.rtt, 0.25, 2)
     advice = (
         "the broker or this machine is busy: `tieline streams`, and the broker's CPU and disk"
         if state
@@ -133,10 +74,10 @@ def latency(facts: Facts) -> Verdict:
         (each["p99"] / 1e9, f"{one['service']}.{each['endpoint']}")
         for one in facts.services
         for each in one["endpoints"]
-        if each["endpoint"] not in ("open", "call")
+        if each["endpoint"] not in LONG
     ]
     seconds, name = max(slow, default=(0.0, "nothing was asked yet"))
-    state = _graded(seconds, 2, 10)
+    state = graded(seconds, 2, 10)
     advice = (
         f"`tieline services -o wide`; is {name.partition('.')[0]} short of CPU, or the broker slow?"
         if state
@@ -158,7 +99,7 @@ def leases(facts: Facts) -> Verdict:
             "leases", State.CRITICAL, f"no process of {', '.join(missing)} holds one", advice=advice
         )
     oldest = max((lease["renewed"] or 0.0 for lease in facts.leases), default=0.0)
-    state = _graded(oldest, 4, 7)
+    state = graded(oldest, 4, 7)
     advice = "a process is stuck or the broker elects a leader: `tieline leases`" if state else ""
     return Verdict(
         "leases",
@@ -272,7 +213,7 @@ def gateway(facts: Facts) -> Verdict:
         return Verdict("gateway", State.CRITICAL, facts.gateway_error, advice=advice)
     if facts.gateway is None:
         return _unknown("gateway", "its URL or a token is not known here")
-    state = _graded(facts.gateway, 1, 5)
+    state = graded(facts.gateway, 1, 5)
     advice = (
         "the gateway is short of CPU, or floods of connections come in: `tieline connections`"
         if state

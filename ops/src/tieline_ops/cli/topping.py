@@ -7,7 +7,7 @@ import sys
 import time
 from typing import TYPE_CHECKING, Any
 
-from tieline_ops.cli import describe, gather, looking, output, reach, shapes
+from tieline_ops.cli import describe, gather, inventory, output, reach, shapes
 from tieline_ops.cli.contexts import Place
 from tieline_ops.cli.output import Format
 from tieline_ops.cli.shapes import Column
@@ -83,12 +83,12 @@ async def _live(bus: Bus, where: Place, told: dict[str, Any], before: Look, seco
 
 async def _look(bus: Bus) -> Look:
     (connections, _), leases, streams = await asyncio.gather(
-        looking.connection_rows(bus), gather.leases(bus), gather.streams(bus)
+        inventory.connections(bus), gather.leases(bus), gather.streams(bus)
     )
     stats, sessions, threads, remotes = await asyncio.gather(
         gather.asked(bus, "STATS"),
-        looking.session_rows(bus, all=False),
-        looking.thread_rows(bus),
+        inventory.sessions(bus, all=False),
+        inventory.threads(bus),
         gather.remotes(bus),
     )
     living = {lease["process"] for lease in leases}

@@ -14,7 +14,7 @@ from tieline_ops.cli.lines import Told
 Span = dict[str, Any]
 
 _BAR = 24
-_DONE = ("completed", "failed", "cancelled", "error")
+_DONE = ("complete", "completed", "failed", "cancelled", "error")
 
 
 def spans(events: Iterable[Told]) -> list[Span]:
