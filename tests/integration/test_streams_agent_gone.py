@@ -182,3 +182,30 @@ async def test_an_agent_that_takes_long_to_start_is_waited_for_by_the_next_who_a
 
     assert await user.command("agent.prompt", {"text": "x"}) == {"generation": 1}
     assert daemon.pid == 102
+
+
+async def test_the_next_owner_starts_the_agent_again_or_says_why_it_cannot(
+    nats_server: NatsServer, bus: Bus, daemon: Daemon, tmp_path: Path
+) -> None:
+    """A session is not lost with its conversation."""
+    known = streams.executors(daemon, tmp_path)
+    user = Frontend(bus)
+    async with streams.running(nats_server.url, known):
+        await user.open()
+        daemon.end(1)
+        await eventually(lambda: states(user))
+    daemon.script.answers["agent.session.load"] = {"success": False, "error": "no such conversation"}
+    async with streams.running(nats_server.url, known):
+        (listed,) = await eventually(lambda: _listed(user, "no such conversation"), timeout=10)
+        await eventually(lambda: user.command("session.get", budget_ms=1_000), timeout=10)
+        await user.command("agent.session.new", {})
+        again = await user.command("agent.prompt", {"text": "x"})
+        assert "reason" not in (await user.rpc("list"))["sessions"][0]
+
+    assert listed["state"] == "ready"
+    assert again == {"generation": 1}
+    assert daemon.pid == 102
+
+
+async def _listed(user: Frontend, reason: str) -> list[dict]:
+    return [one for one in (await user.rpc("list"))["sessions"] if reason in one.get("reason", "")]

@@ -91,9 +91,7 @@ class Lives:
                 session.journal.forget()
             if session.unused.total():
                 self._findings.report(session.user, session.id, session.unused)
-            if not session.opened.done():
-                session.opened.set_exception(Unavailable("the session could not be opened"))
-                session.opened.exception()  # nobody may be waiting for it
+            session.opened.close(Unavailable("the session could not be opened"))
             del self.sessions[session.id], self._tasks[session.id]
             self._servers.pop(session.id, None)
 

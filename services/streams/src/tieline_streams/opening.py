@@ -42,7 +42,7 @@ class Opening:
                 lives.making.discard(id)
         if session is None or session.taken:
             return await self._opened_elsewhere(request, id)
-        await asyncio.shield(session.opened)
+        await session.opened.wait()
         return {"session_id": session.id, "state": session.state}
 
     async def _opened_elsewhere(self, request: Request, id: str) -> dict[str, Any]:

@@ -64,9 +64,14 @@ class Recovery:
         while True:
             try:
                 await self._have(self._with_conversation, place)
-                break
+                await self._say(None)
+                return
             except Fatal:
                 raise
+            except Refused as exc:
+                self.gone = True
+                await self._say(f"the agent has ended, and its conversation cannot go on: {exc.message}")
+                return
             except (Unavailable, FateUnknown, TimedOut) as exc:
                 # A socket broke meanwhile; it is being dialled.
                 log.info("an agent cannot be resumed yet", session=self._session, error=str(exc))

@@ -21,10 +21,11 @@ from tieline_protocol.tracing import Span
 from tieline_streams import history
 from tieline_streams.agent_tools import AgentTools
 from tieline_streams.ending import End
-from tieline_streams.failing import as_unavailable, explained
+from tieline_streams.failing import explained
 from tieline_streams.instance import Instance
 from tieline_streams.journal import Journal
 from tieline_streams.line import Line
+from tieline_streams.opened import Opened
 from tieline_streams.operations import Operations
 from tieline_streams.ownership import Ending, Found, Ledger, Parts, Place, Taken, Tenure
 from tieline_streams.reconcile import Reconciler
@@ -34,8 +35,6 @@ from tieline_streams.stream_manager import StreamManager
 from tieline_streams.taking import Aim
 
 log = structlog.get_logger()
-
-_STORE = 1.0
 
 
 class Session:
@@ -60,12 +59,10 @@ class Session:
         remotes = RemoteTools(parts.bus, record.user, record.remotes, epoch)
         self.tools = AgentTools(self.journal, remotes)
         self._asked_by = tracing.current()
-        self.opened: asyncio.Future[None] = loop.create_future()
+        self.opened = Opened(self.ledger)
         self.ready = asyncio.Event()  # it has begun, or cannot
         self.finished = asyncio.Event()
-        self.gone = (
-            asyncio.Event()
-        )  # nobody is served here any more: whoever asks now is answered from the record
+        self.gone = asyncio.Event()  # nobody is served here any more: the record answers for it
         self.unused = Counter[str]()  # frames in each socket that came after the right to use them was lost
         self._parts = parts
         self._taken = taken
@@ -122,7 +119,7 @@ class Session:
 
     async def _agent_is(self, gone: str | None) -> None:
         """The session goes on without its agent, or with it again."""
-        if self.state == "ready" and not self._ending.done():
+        if self.state == "ready" and not self._ending.done() and gone != self.record.reason:
             await self.set_state("ready", gone)
 
     # Life
@@ -144,7 +141,7 @@ class Session:
         except Exception:
             if not self.opened.done():
                 failed = "something broke" if self._taken is None else None
-                await self._not_opened(Unavailable("something broke"), failed)
+                await self.opened.failed(Unavailable("something broke"), failed)
             raise
         finally:
             self.cut()
@@ -156,9 +153,7 @@ class Session:
             await self.line.close_client()
             if self.place is not None:
                 await self.place.executor.leave(self.id)
-            if not self.opened.done():
-                self.opened.set_exception(as_unavailable(Unavailable("the session ended"), self.id))
-            self.opened.exception()  # nobody may be waiting for it any more
+            self.opened.close(Unavailable("the session ended"))
             self.ready.set()
             self.finished.set()
 
@@ -175,7 +170,8 @@ class Session:
             if not starting.done():
                 starting.cancel()
             await asyncio.gather(starting, return_exceptions=True)
-            await self._started(starting)
+            if (why := await self.opened.started(starting, self._ending)) is not None:
+                self.end("failed", why)
             self.ready.set()
             ending = await self._ending
         finally:
@@ -202,32 +198,6 @@ class Session:
         if taken.aim is not Aim.GO_ON:
             self.end("closed" if taken.aim is Aim.CLOSE else "failed", taken.reason)
 
-    async def _started(self, starting: asyncio.Task[None]) -> None:
-        if starting.cancelled():
-            ending = self._ending.result()
-            told = Unavailable(ending.reason or "the session was closed while it opened")
-            await self._not_opened(told, ending.reason if ending.state == "failed" else None)
-            return
-        if (exc := starting.exception()) is None:
-            self.opened.set_result(None)
-            return
-        if not isinstance(exc, TielineError):
-            log.error("a session could not be opened", session=self.id, exc_info=exc)
-        why = as_unavailable(exc, self.id)
-        self.end("failed", why.message)
-        await self._not_opened(why, why.message)
-
-    async def _not_opened(self, why: TielineError, failed: str | None) -> None:
-        """Stored before it is told, so that whoever hears it finds it in the list. The log says it at the end."""
-        if failed is not None and self.state not in ("closed", "failed"):
-            try:
-                async with asyncio.timeout(_STORE):
-                    await self.ledger.write(state="failed", reason=failed)
-            except TimeoutError:
-                log.warning("that a session failed could not be stored yet", session=self.id)
-        if not self.opened.done():
-            self.opened.set_exception(as_unavailable(why, self.id))
-
     # The start
 
     async def _start(self) -> None:
@@ -242,8 +212,6 @@ class Session:
                 raise Unavailable("the session's executor is not configured any more")
             self._reconciler.active = True
             await self.recovery.reconnect_all(self.place)
-            if self.record.reason is not None:  # what an earlier owner said of the agent is over
-                await self._agent_is(None)
             return
         assert self.place is not None
         try:
