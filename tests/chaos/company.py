@@ -5,13 +5,15 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections import Counter
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable, Coroutine
 from typing import Any
 
 from tieline import Remote, TielineError
 
 from tests.support.frontend import Frontend
 from tests.support.playing import insist
+
+Timed = Callable[[str, Coroutine[Any, Any, None]], Coroutine[Any, Any, None]]
 
 _CALL_MS = 5_000
 _PAUSE = 0.3
@@ -41,15 +43,15 @@ class Company:
 
         return made
 
-    async def work(self, enough: asyncio.Future[Any]) -> None:
+    async def work(self, enough: asyncio.Future[Any], timed: Timed) -> None:
         """Until it is enough, and until both have worked once more after that."""
         async with self._owner.client.serve(self.remote()):
             await self._begin()
             reading = asyncio.create_task(self._read(), name="chat")
             try:
                 async with asyncio.TaskGroup() as group:
-                    group.create_task(self._call(enough), name="calls")
-                    group.create_task(self._chat(enough), name="chats")
+                    group.create_task(timed("calls", self._call(enough)), name="calls")
+                    group.create_task(timed("chats", self._chat(enough)), name="chats")
             finally:
                 reading.cancel()
                 await asyncio.wait([reading])

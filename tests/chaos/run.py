@@ -7,8 +7,10 @@ import contextlib
 import random
 import time
 from collections import Counter
+from collections.abc import Coroutine
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from tieline_protocol import bus as bus_module
 from tieline_protocol import subjects
@@ -35,6 +37,8 @@ class Outcome:
     seconds: float
     kills: Counter[str] = field(default_factory=Counter)
     converged: float = 0.0
+    parts: dict[str, float] = field(default_factory=dict)  # the same, by who worked
+    last: str = ""  # who was killed last
     events: int = 0
     openings: int = 0
     gaps: int = 0
@@ -58,7 +62,8 @@ class Outcome:
         ends = ", ".join(f"{count} {how}" for how, count in self.calls.most_common())
         lines = [
             f"{self.seconds:.0f} s, {self.sessions} sessions, {self.kills.total()} kills ({killed})",
-            f"converged {self.converged:.1f} s after the last one",
+            f"converged {self.converged:.1f} s after the last one ({self.last}): "
+            + ", ".join(f"{who} {seconds:.1f}" for who, seconds in self.parts.items()),
             f"{self.events:,} events, {self.openings} openings, {self.gaps} gaps; slowest turn {self.slowest:.1f} s",
             f"calls of a remote: {ends}; {self.chats} chat runs, one end each",
             *(f"{kind:<8} before: {before}; after: {after}" for kind, (before, after) in self.held.items()),
@@ -92,15 +97,23 @@ async def chaos(directory: Path, seconds: float, sessions: int, seed: int) -> Ou
 async def _trouble(
     around: World, playing: list[Player], others: Company, outcome: Outcome, seed: int
 ) -> float:
+    ended: dict[str, float] = {}
+
+    async def timed(who: str, work: Coroutine[Any, Any, None]) -> None:
+        await work
+        ended[who] = max(ended.get(who, 0.0), time.monotonic())
+
     async with asyncio.TaskGroup() as group:
         killing = group.create_task(_kill(around, outcome, seed), name="kill")
         for player in playing:
-            group.create_task(player.work(killing, PAUSE), name=f"work of {player.seed}")
+            work = timed("sessions", player.work(killing, PAUSE))
+            group.create_task(work, name=f"work of {player.seed}")
             group.create_task(_write(player, killing), name=f"shell of {player.seed}")
-        group.create_task(others.work(killing), name="remote and chat")
+        group.create_task(others.work(killing, timed), name="remote and chat")
         last = await killing
-    await asyncio.gather(*(player.settle() for player in playing))
-    return time.monotonic() - last
+    await asyncio.gather(*(timed("shells", player.settle()) for player in playing))
+    outcome.parts = {who: at - last for who, at in ended.items()}
+    return max(outcome.parts.values())
 
 
 async def _kill(around: World, outcome: Outcome, seed: int) -> float:
@@ -121,6 +134,7 @@ async def _kill(around: World, outcome: Outcome, seed: int) -> float:
             last = time.monotonic()
             await around.stack.kill(name)
             outcome.kills[name.partition("-")[0]] += 1
+            outcome.last = name
             starting[name] = group.create_task(around.stack.start(name), name=f"start {name}")
 
 
