@@ -6,7 +6,6 @@ import asyncio
 import contextlib
 import itertools
 from collections.abc import AsyncIterator, Awaitable, Iterable
-from dataclasses import dataclass
 from typing import Any
 
 import structlog
@@ -18,28 +17,17 @@ from tieline_protocol.remotes import LONGEST_TIMEOUT_MS
 from tieline_protocol.tracing import Span
 
 from tieline_remotes.calls import BEAT, Asked, Call, Calls, Cancel, Effect, Tell
-from tieline_remotes.connection import RemoteConnection, Stale, cancel
+from tieline_remotes.connection import cancel
 from tieline_remotes.directory import Registration
 from tieline_remotes.external import Externals
 from tieline_remotes.external_calls import ExternalCalls
+from tieline_remotes.handing import Handing, Started
 from tieline_remotes.metrics import CALLS, DROPPED, REMOTES, SECONDS
 from tieline_remotes.registry import Registry
 
 log = structlog.get_logger()
 
 _TICK = 0.1
-
-
-@dataclass(frozen=True, slots=True)
-class _Started:
-    """A call that has an id and is not handed over yet."""
-
-    call: Call
-    request_id: str
-    registration: Registration
-    function: str
-    args: dict[str, Any]
-    traceparent: str | None
 
 
 class Remotes:
@@ -53,6 +41,9 @@ class Remotes:
         self._numbers = itertools.count(1)
         self._group = asyncio.TaskGroup()
         self._external = ExternalCalls(externals, self._group, self._answered, self._progressed)
+        self._handing = Handing(
+            bus, self.registry, self._calls, self._external, self._group, self._not_handed
+        )
 
     @contextlib.asynccontextmanager
     async def running(self, drain: float) -> AsyncIterator[Remotes]:
@@ -113,9 +104,9 @@ class Remotes:
         except TielineError as exc:
             return _refused(exc)
         try:
-            return None if self._quickly(started) else self._carried(started)
+            return None if self._handing.quickly(started) else self._handing.carried(started)
         except Refused as exc:
-            return self._carried(started, exc)
+            return self._handing.carried(started, exc)
 
     async def _call(self, reply: str, request: Request) -> bytes | None:
         logs.about(user=request.user)
@@ -125,12 +116,12 @@ class Remotes:
             )
         except TielineError as exc:
             return _refused(exc)
-        await self._carried(started)
+        await self._handing.carried(started)
         return None
 
     def _started(
         self, reply: str, request: Request, wanted: tuple[Registration, str, dict[str, Any]]
-    ) -> _Started:
+    ) -> Started:
         """A call with an id, which will end. Raises Refused (busy)."""
         registration, function, args = wanted
         now = asyncio.get_running_loop().time()
@@ -155,87 +146,10 @@ class Remotes:
             },
             parent=request.traceparent,
         )
-        return _Started(call, request_id, registration, function, args, span.traceparent)
+        return Started(call, request_id, registration, function, args, span.traceparent)
 
-    def _quickly(self, started: _Started) -> bool:
-        """Accept a call and hand it over without waiting; False where something must be waited for."""
-        call = started.call
-        connection = RemoteConnection(self._bus, started.registration.record)
-
-        def handed(answered: Received | Exception) -> None:
-            try:
-                connection.taken(answered)
-            except (Refused, Unavailable) as exc:
-                self._group.create_task(self._again(started, exc), name=f"hand-over of {started.request_id}")
-
-        left = self._left(call)
-        if not connection.call_quickly(
-            started.request_id, started.function, started.args, left, started.traceparent, handed
-        ):
-            return False
-        with contextlib.suppress(Unavailable):  # whoever waits sees the broker go, too
-            self._bus.publish_now(call.reply, _accepted(started))
-        return True
-
-    def _left(self, call: Call) -> int:
-        return max(int((call.deadline - asyncio.get_running_loop().time()) * 1000), 1)
-
-    async def _carried(self, started: _Started, failed: TielineError | None = None) -> bytes | None:
-        """Accept a call and hand it over; after a first hand-over that `failed` only what is left of that."""
-        call = started.call
-        try:
-            if failed is None:
-                await self._bus.publish(call.reply, _accepted(started))
-                external = started.registration.record.external
-                if external is not None:
-                    self._external.begin(
-                        call,
-                        started.request_id,
-                        external,
-                        started.function,
-                        started.args,
-                        started.traceparent,
-                    )
-                else:
-                    await self._handed(started)
-            elif isinstance(failed, Stale):
-                await self._handed_anew(started)
-            else:
-                raise failed
-        except Refused as exc:
-            await self._perform(self._calls.failed(call.id, exc))
-        except Unavailable as exc:  # it may run, and its result may still come
-            log.warning("a call's hand-over was not confirmed", call=started.request_id, error=exc.message)
-        return None
-
-    async def _again(self, started: _Started, failed: TielineError) -> None:
-        logs.about(user=started.call.user)
-        await self._carried(started, failed)
-
-    async def _handed(self, started: _Started) -> None:
-        connection = RemoteConnection(self._bus, started.registration.record)
-        try:
-            await connection.call(
-                started.request_id,
-                started.function,
-                started.args,
-                self._left(started.call),
-                started.traceparent,
-            )
-        except Stale:
-            await self._handed_anew(started)
-
-    async def _handed_anew(self, started: _Started) -> None:
-        """To whoever has the name now: what was known of it is out of date. Raises Stale where that is gone too."""
-        call = started.call
-        registration, function, args = await self.registry.newest(
-            call.user, call.remotename, started.function, started.args
-        )
-        if self._calls.get(call.id) is None:  # cancelled, say, and nobody would wait for what runs
-            return
-        call.asked = Asked(registration.record.gateway, registration.record.connection)
-        connection = RemoteConnection(self._bus, registration.record)
-        await connection.call(started.request_id, function, args, self._left(call), started.traceparent)
+    async def _not_handed(self, call: Call, why: Refused) -> None:
+        await self._perform(self._calls.failed(call.id, why))
 
     async def _answered(self, call: Call, final: bytes, size: int, outcome: str) -> None:
         await self._perform(self._calls.answered(call.id, call.asked, final, size, outcome) or [])
@@ -343,10 +257,6 @@ class Remotes:
 def _names(request: Request) -> tuple[Any, Any, Any]:
     payload = request.payload
     return payload.get("remotename"), payload.get("function"), payload.get("args", {})
-
-
-def _accepted(started: _Started) -> bytes:
-    return b'{"accepted":{"requestId":"%b"}}' % started.request_id.encode()
 
 
 def _refused(exc: TielineError) -> bytes:
