@@ -470,19 +470,28 @@ async def _all_text(user: Frontend, wanted: int) -> bool:
 async def test_an_agent_that_has_more_to_say_than_fits_is_read_later_and_nothing_is_lost(
     nats_server: NatsServer, bus: Bus, known: Executors, daemon: Agentctl
 ) -> None:
+    """A daemon decides by itself meanwhile: what it asked and does not ask any more is closed."""
     limits = Limits(backlog_bytes=64 * 1024, heartbeat=0.3, dead=1)
+    asked = {"request_id": "r1", "pending_id": "p1", "permission_title": "May I?", "permission_options": []}
     async with streams.running(nats_server.url, known, limits):
         user = Frontend(bus)
         await user.open()
+        daemon.agent[0].send(event("permission_request", **asked))
+        await user.until("agent", "permissions", open=[asked])
         nats_server.pause()
         for n in range(2_000):
-            daemon.agent[0].send(event("plan", n=n, x="x" * 2_000))
+            daemon.agent[0].send(event("plan", n=n, x="x" * 6_000))  # more than kernels hold
         await asyncio.wait([asyncio.create_task(daemon.agent[0].drain())], timeout=2)
         nats_server.resume()
         await eventually(lambda: _plans(user, 2_000), timeout=20, every=0.2)
 
         assert [one["n"] for one in await user.events("agent", "plan")] == list(range(2_000))
         assert len(daemon.agent) == 1  # nothing was judged dead while reading was paused
+        await eventually(lambda: _nothing_asked(user))
+
+
+async def _nothing_asked(user: Frontend) -> bool:
+    return (await user.events("agent", "permissions"))[-1]["open"] == []
 
 
 async def _plans(user: Frontend, wanted: int) -> bool:
