@@ -64,7 +64,7 @@ _VARIES = {
         "text",
     ),
     *("oldest_lease", "connections", "waiting_bytes", "version", "found", "owns", "performance", "threads"),
-    *("sessions", "active", "at", "turn_generation"),
+    *("sessions", "active", "at", "turn_generation", "leader"),
 }
 # What may be there or not, depending on what other tests did before.
 _MAY_BE = {"last_error", "oldest", "newest", "per_second"}

@@ -109,7 +109,7 @@ def test_history_for_people_joins_the_pieces_of_a_text(tieline: Command, thread:
     lines = tieline("history", thread).lines
     answers = [line for line in lines if " delta " in line]
 
-    assert len(answers) <= 2
+    assert len(answers) < 8  # of more than fifty pieces
     assert any("tool_call" in line and "desk.add" in line for line in lines)
 
 
