@@ -71,7 +71,7 @@ class Rig:
 
 
 async def answering(called: Called) -> None:
-    await asyncio.sleep(0.1 * called.args["n"])
+    await asyncio.sleep(0.4 * called.args["n"])
     with contextlib.suppress(Exception):  # whoever waited may be dead
         await called.result(f"number {called.args['n']}")
 
@@ -80,7 +80,7 @@ async def answering(called: Called) -> None:
 async def rig(bus, nats_server, tmp_path) -> AsyncIterator[Rig]:
     remotes = RemotesConfig(BusSettings(nats_server.url, "remotes"), drain=0.2)
     async with contextlib.AsyncExitStack() as stack:
-        model = await stack.enter_async_context(model_server(pace=0.02))
+        model = await stack.enter_async_context(model_server(pace=0.05))
         await stack.enter_async_context(running(Common("remotes"), make_remotes(remotes)))
         owner = await stack.enter_async_context(remote_owner(bus))
         await owner.connect("ada@example.org", "calc", [function("f")])
@@ -113,7 +113,7 @@ async def test_killed_in_the_text_in_the_calls_and_in_the_answer(rig: Rig) -> No
         await rig.replace()
 
     await rig.check(run)
-    assert len(await rig.chat.events("epoch")) >= 3
+    assert len(await rig.chat.events("epoch")) >= 2
 
 
 @pytest.mark.long
