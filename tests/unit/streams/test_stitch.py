@@ -31,6 +31,13 @@ def test_what_the_daemon_keeps_may_go_back_further_than_what_is_known_of_the_log
     assert missing("line 31\nline 32\n", "line 30\nline 31\nline 32\nline 33\n", "") == ("line 33\n", True)
 
 
+def test_a_flood_that_came_before_the_daemon_was_asked_is_shown_once() -> None:
+    held = "".join(f"{n:06}\n" for n in range(100))
+
+    assert missing("long before", held[-200:], held) == ("", False)
+    assert missing("long before", held[-200:] + "more", held) == ("", False)
+
+
 def test_the_first_output_of_all_follows_on_nothing() -> None:
     assert missing("", "$ ls", "ls") == ("$ ", True)
 

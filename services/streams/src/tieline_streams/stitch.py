@@ -16,6 +16,8 @@ def missing(tail: str, kept: str, held: str) -> tuple[str, bool]:
     known = _known(tail, kept)
     rest = kept[known:]
     came = next((n for n in range(min(len(rest), len(held)), 0, -1) if rest.endswith(held[:n])), 0)
+    if not came and _begins_within(rest, held):  # so much came meanwhile that no more is kept than that
+        return "", known > 0 or not tail
     return rest[: len(rest) - came], known > 0 or not tail or not kept
 
 
@@ -26,3 +28,8 @@ def _known(tail: str, kept: str) -> int:
     most = min(len(tail), len(kept))
     fewest = min(most, _CERTAIN)
     return next((n for n in range(most, fewest - 1, -1) if n and tail.endswith(kept[:n])), 0)
+
+
+def _begins_within(kept: str, held: str) -> bool:
+    ends = range(min(len(kept), len(held)), _CERTAIN - 1, -1)
+    return len(kept) >= _CERTAIN and (kept in held or any(held.endswith(kept[:n]) for n in ends))
