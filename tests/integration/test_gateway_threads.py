@@ -15,6 +15,7 @@ from tieline_protocol.bus import Bus, BusSettings, Received
 from tieline_protocol.errors import Code, Refused, TielineError
 from tieline_protocol.messages import Changed, Request, answer, refusal
 
+from tests.support.eventually import eventually
 from tests.support.gateway import Raw, frontend, gateway, token
 from tests.support.model import calling, model_server, saying
 from tests.support.nats_server import NatsServer
@@ -177,6 +178,27 @@ async def test_a_message_waits_for_a_replica_that_is_about_to_come(nats_server: 
             told = await pending
 
     assert told["type"] == "response"
+
+
+@pytest.mark.timeout(30)
+async def test_a_message_that_a_replica_took_along_when_it_died_is_given_to_another(
+    nats_server: NatsServer, url: str
+) -> None:
+    async def die(request: Request) -> dict[str, Any]:
+        await asyncio.Event().wait()
+        return {}
+
+    async with frontend(url) as front:
+        async with service(nats_server.url, message=die) as taken:
+            pending = asyncio.create_task(
+                front.ask("thread.message", {"thread_id": "t1", "content": "hello"})
+            )
+            await eventually(lambda: taken)
+        async with service(nats_server.url, message=echo) as asked:
+            told = await pending
+
+    assert told["payload"]["got"]["content"] == "hello"
+    assert [request.id for _, request in asked] == [request.id for _, request in taken]
 
 
 async def test_a_refusal_comes_as_it_is(nats_server: NatsServer, url: str) -> None:

@@ -40,7 +40,8 @@ class Owner:
         """What goes to the wire now: (name, batch)."""
         self.window.tick(now)
         while self.waiting and self.window.confirmed:
-            for made in self.numbering.received(*self.waiting.popleft(), 0):
+            type, event = self.waiting.popleft()
+            for made in self.numbering.received(type, [event], 0):
                 self.window.add(made)
         for made in self.numbering.flush():
             self.window.add(made)

@@ -86,8 +86,8 @@ class World:
         self.pending.append(whole)
         for record in batch.events(whole):
             if record.event["type"] == "delta":
-                message_id = record.event["message_id"]
-                self.shown[message_id] = self.shown.get(message_id, "") + record.event["text"]
+                message_id = str(record.event["message_id"])
+                self.shown[message_id] = self.shown.get(message_id, "") + str(record.event["text"])
 
     def confirm(self) -> None:
         self.stored += self.pending

@@ -153,8 +153,8 @@ class Requests:
         """Ask any replica of the agent service, which takes the thread and answers. None: try again."""
         subject = subjects.rpc(action.service, action.endpoint, request.user)
         try:
-            return await self.once(subject, request, action.seconds)
-        except (NoResponders, FateUnknown):  # what is asked of threads may be asked twice
+            return await self.once(subject, request, min(action.seconds, _SILENCE))
+        except (NoResponders, FateUnknown, TimedOut):  # what is asked of threads may be asked twice
             if last:
                 raise Unavailable("nobody answers for the thread now") from None
         return None
