@@ -165,7 +165,7 @@ async def test_a_message_without_an_id_gets_one_so_that_it_may_be_sent_again(
     nats_server: NatsServer, url: str
 ) -> None:
     async with service(nats_server.url, message=echo), frontend(url) as front:
-        told = await front.ask("thread.message", {"thread_id": "t1", "content": "hello"})
+        told = await front.ask("thread.message", {"thread_id": "t1", "content": "hello"}, timeout=20)
 
     assert len(told["payload"]["got"]["client_message_id"]) >= 16
 
@@ -191,7 +191,7 @@ async def test_a_message_that_a_replica_took_along_when_it_died_is_given_to_anot
     async with frontend(url) as front:
         async with service(nats_server.url, message=die) as taken:
             pending = asyncio.create_task(
-                front.ask("thread.message", {"thread_id": "t1", "content": "hello"})
+                front.ask("thread.message", {"thread_id": "t1", "content": "hello"}, timeout=20)
             )
             await eventually(lambda: taken)
         async with service(nats_server.url, message=echo) as asked:
