@@ -250,7 +250,7 @@ async def test_a_wanted_session_is_tried_again_until_its_owner_is_there(nats_ser
         await owner.serve()
         told = await front.answer_to("p")
 
-    assert told["type"] == "response"
+    assert told["type"] == "response", told
     assert len(owner.asked) == 1
 
 
@@ -291,7 +291,7 @@ async def test_a_request_that_the_broker_took_down_with_it_is_sent_again_under_t
 
     first, second = (request for _, request in owner.asked)
     assert first.id == second.id
-    assert told["type"] == "response"
+    assert told["type"] == "response", told
 
 
 async def test_when_the_session_changed_hands_only_what_may_be_done_twice_is_sent_again(
@@ -346,7 +346,7 @@ async def test_while_the_broker_is_away_a_request_waits_for_it(nats_server: Nats
         await nats_server.start()
         told = await front.answer_to("p")
 
-    assert told["type"] == "response"
+    assert told["type"] == "response", told
     assert owner.asked
 
 
@@ -360,4 +360,4 @@ async def test_many_keys_under_way_leave_room_for_other_requests(nats_server: Na
         go.set()
         await front.answer_to("k499")
 
-    assert told["type"] == "response"
+    assert told["type"] == "response", told

@@ -19,7 +19,7 @@ from tieline_protocol.messages import Request
 
 log = structlog.get_logger()
 
-_TOGETHER = 256
+_TOGETHER = 128  # half of what an owner answers at a time: other requests find room
 
 Outcome = bytes | TielineError
 
