@@ -48,6 +48,7 @@ def test_every_command_has_a_line_in_the_document() -> None:
     assert table == set(commands())
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("line", examples())
 def test_a_line_of_the_document(tieline: Command, session: str, thread: str, desk: str, line: str) -> None:
     """`# until Ctrl-C`: it goes on, and ends when it is told to. `# a terminal`: it wants one."""

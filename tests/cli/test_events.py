@@ -335,6 +335,7 @@ async def _count(tail: asyncio.subprocess.Process, wanted: int) -> list[int]:
     return cursors
 
 
+@pytest.mark.long
 async def test_the_first_line_is_there_within_700_ms(
     bus: Bus, at: Command, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -80,7 +80,7 @@ def cluster(clock: ClockStep, tmp_path_factory: pytest.TempPathFactory) -> Itera
     asyncio.run(deployment.__aexit__())
 
 
-@pytest.mark.parametrize("step", [HOUR, -HOUR])
+@pytest.mark.parametrize("step", [HOUR, pytest.param(-HOUR, marks=pytest.mark.long)])
 async def test_our_wall_clock_may_jump_while_calls_and_turns_are_under_way(
     cluster: Deployment, clock: ClockStep, step: int
 ) -> None:

@@ -119,7 +119,15 @@ async def told_to_go(process: Process) -> tuple[list[int], list[int]]:
     return ready, port
 
 
-@pytest.mark.parametrize("service", ["gateway", "remotes", "agent", "streams"])
+@pytest.mark.parametrize(
+    "service",
+    [
+        "gateway",
+        pytest.param("remotes", marks=pytest.mark.long),
+        pytest.param("agent", marks=pytest.mark.long),
+        "streams",
+    ],
+)
 async def test_a_service_that_is_told_to_go_harms_nobody(cluster: Deployment, service: str) -> None:
     """B92: 50 sockets, 5 calls under way, 2 turns; SIGTERM, and once more a second later."""
     process = cluster.services[service]

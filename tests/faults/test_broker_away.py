@@ -265,6 +265,7 @@ async def test_a_turn_that_ends_while_jetstream_is_off_ends_for_everybody(
     assert oracle.pieces(log, "message_chunk", "text") == ["said meanwhile"]
 
 
+@pytest.mark.long
 @pytest.mark.timeout(40)
 async def test_a_turn_ends_for_who_watches_though_its_log_was_deleted(
     bus: Bus, nats_server: NatsServer, daemon: ScriptedDaemon, known: Executors

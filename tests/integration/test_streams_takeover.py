@@ -155,6 +155,7 @@ async def test_a_service_that_is_killed_is_replaced(bus: Bus, daemon: Agentctl, 
     assert [one["clean"] for one in await openings(user)] == [True, False]
 
 
+@pytest.mark.long
 @pytest.mark.timeout(60)
 async def test_a_service_that_slept_uses_nothing_closes_its_sockets_and_says_what_it_found(
     bus: Bus, daemon: Agentctl, replica: Replica

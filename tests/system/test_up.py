@@ -49,6 +49,7 @@ async def test_the_system_is_soon_ready_tells_where_everything_is_and_stops_with
             assert f"{name:<9} stopped" in system.log
 
 
+@pytest.mark.long
 @pytest.mark.timeout(60)
 async def test_programs_that_do_not_want_to_end_make_no_service_end_in_disorder(tmp_path: Path) -> None:
     async with System(tmp_path) as system:

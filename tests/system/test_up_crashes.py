@@ -66,6 +66,7 @@ async def test_sessions_live_on_when_streams_crashes_and_ctrl_c_still_leaves_not
         assert system.processes() == {}
 
 
+@pytest.mark.long
 @pytest.mark.timeout(60)
 async def test_a_session_that_opened_while_streams_crashed_leaves_no_daemon(tmp_path: Path) -> None:
     async with System(tmp_path) as system, Frontend(system.url, system.token()) as front:

@@ -14,6 +14,7 @@ from tests.support.frontend import Frontend
 from tests.support.system import System
 
 
+@pytest.mark.long
 @pytest.mark.timeout(40)
 async def test_an_executor_of_the_users_own_is_there_beside_the_others(tmp_path: Path) -> None:
     port = ports.free()
