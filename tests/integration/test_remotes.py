@@ -273,6 +273,7 @@ async def test_a_call_that_is_given_up_is_not_handed_over_anew(bus, browser):
         )
     )
     await accepted.wait()
+    await browser.refusing.wait()
     call.cancel()
     with pytest.raises(asyncio.CancelledError):
         await call

@@ -55,6 +55,7 @@ class RemoteOwner:
         self.registrations: dict[tuple[str, str], str] = {}
         self.under_way: dict[str, Called] = {}
         self.refuse: Refused | None = None
+        self.refusing = asyncio.Event()  # a call came that is refused
         self.pause = asyncio.Event()  # cleared: a refusal takes its time
         self.pause.set()
 
@@ -64,6 +65,7 @@ class RemoteOwner:
             self.under_way[jsontext.loads(received.data)["requestId"]].cancelled.set()
             return None
         if (refuse := self.refuse) is not None:
+            self.refusing.set()
             await self.pause.wait()
             return refusal(refuse)
         request = Request.decode(received.data)
