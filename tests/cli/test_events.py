@@ -21,7 +21,7 @@ from tests.cli.command import Command
 from tests.support.eventually import eventually
 from tests.support.nats_server import NatsServer
 
-pytestmark = pytest.mark.timeout(60)
+pytestmark = [pytest.mark.timeout(60), pytest.mark.long]
 
 NOW = 1_700_000_000_000
 

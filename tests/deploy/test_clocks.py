@@ -24,7 +24,7 @@ from tests.support.people import events, joined, permission, turns_end_as_if_not
 from tests.support.raw_remote import asked, call, ended, register, say
 from tests.support.streams import Frontend
 
-pytestmark = pytest.mark.timeout(60)
+pytestmark = [pytest.mark.timeout(60), pytest.mark.long]
 
 NOW = 1_700_000_000
 ODD: list[Any] = [

@@ -21,7 +21,7 @@ from tests.support.people import joined, permission, turns_end_as_if_nothing_had
 from tests.support.process import Process
 from tests.support.raw_remote import asked, call, ended, register, say
 
-pytestmark = pytest.mark.timeout(120)
+pytestmark = [pytest.mark.timeout(120), pytest.mark.long]
 
 VIEWERS, CALLS, TURNS = 50, 5, 2
 _SHORT = {"TIELINE_DRAIN_SECONDS": "2"}
