@@ -104,7 +104,7 @@ class Server:
         if not received.reply:
             return
         with contextlib.suppress(TielineError):  # which `_reply` meets again
-            if self._bus.publish_quickly(received.reply, reply):
+            if self._bus.publish_quickly(received.reply, reply, later=True):
                 return
         self._start(self._reply(received, reply), f"answer {received.subject}")
 

@@ -66,7 +66,8 @@ class Handing:
         reply = self._answer(received)
         if received.reply:
             with contextlib.suppress(Unavailable):
-                self._bus.publish_now(received.reply, reply)
+                if not self._bus.publish_quickly(received.reply, reply, later=True):
+                    self._bus.publish_now(received.reply, reply)
 
     def _answer(self, received: Received) -> bytes:
         connection, verb = received.subject.split(".")[-2:]

@@ -185,7 +185,7 @@ class Remotes:
             if not isinstance(effect, Tell):
                 return effects[position:]
             try:
-                if not self._bus.publish_quickly(effect.reply, effect.message):
+                if not self._bus.publish_quickly(effect.reply, effect.message, later=True):
                     return effects[position:]
             except TielineError:  # which `_perform` meets again
                 return effects[position:]
