@@ -11,9 +11,9 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import functools
 import itertools
 import random
-import re
 import secrets
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from dataclasses import dataclass
@@ -55,11 +55,12 @@ __all__ = [
 ]
 
 T = TypeVar("T")
+Answered = Callable[[Received | Exception], None]
 
 log = structlog.get_logger()
 
 FOLLOWED_BYTES = 64 * 1024 * 1024  # that may wait for a task that follows a subject
-_SUBJECT = re.compile(r"[!-\x7f]+\Z")  # no blanks, no control characters, ASCII
+_LOOK = 1.0  # s between looks for requests whose time is up
 _MAX_SUBJECT = 2_048  # the server's control line holds 4,096 bytes
 
 
@@ -96,6 +97,8 @@ class Bus:
         self._nc = NatsClient()
         self._connected = asyncio.Event()
         self._waiting: dict[str, asyncio.Future[Received]] = {}
+        self._asked: dict[str, tuple[float, Answered]] = {}  # with the loop's time of its end
+        self._expiring: asyncio.TimerHandle | None = None
         self._exchanges: dict[str, Exchange] = {}
         self._tokens = itertools.count(1)
         self._inbox = ""
@@ -125,7 +128,7 @@ class Bus:
     @property
     def waiting(self) -> int:
         """Requests without an answer."""
-        return len(self._waiting) + len(self._exchanges)
+        return len(self._waiting) + len(self._asked) + len(self._exchanges)
 
     @property
     def traffic(self) -> dict[str, int]:
@@ -150,7 +153,8 @@ class Bus:
 
     def check(self, subject: str, size: int = 0) -> None:
         """Refuse what the server would answer by hanging up. Raises ProtocolError or Refused (too_large)."""
-        if len(subject) > _MAX_SUBJECT or not _SUBJECT.match(subject):
+        plain = subject.isascii() and subject.isprintable() and " " not in subject
+        if not plain or not 0 < len(subject) <= _MAX_SUBJECT:
             raise ProtocolError(f"not a subject: {subject!r:.80}")
         if size > self.max_payload:
             raise Refused(
@@ -234,33 +238,31 @@ class Bus:
             raise NoResponders("nobody is there")
         return received
 
-    def ask(
-        self, subject: str, data: bytes, timeout: float, then: Callable[[Received | Exception], None]
-    ) -> bool:
+    def ask(self, subject: str, data: bytes, timeout: float, then: Answered) -> bool:
         """`request` without a task: `then` is called once, with the answer or with what `request` would raise.
 
-        False where it cannot be sent at once: `request` is the way then, and `then` is not called.
+        False where it cannot be sent at once: `request` is the way then, and `then` is not called. Thousands may be
+        under way, so that one timer looks after all of them: a time-out may come a second late.
         """
         token = format(next(self._tokens), "x")
         if not self.publish_quickly(subject, data, f"{self._inbox}.{token}", later=True):
             return False
         loop = asyncio.get_running_loop()
-        future: asyncio.Future[Received] = loop.create_future()
-        self._waiting[token] = future
-        expiry = loop.call_later(timeout, _expire, future, timeout)
-
-        def ended(future: asyncio.Future[Received]) -> None:
-            expiry.cancel()
-            del self._waiting[token]
-            if (exc := future.exception()) is not None:
-                then(exc if isinstance(exc, Exception) else Unavailable("the request was given up"))
-            elif _nobody(future.result()):
-                then(NoResponders("nobody is there"))
-            else:
-                then(future.result())
-
-        future.add_done_callback(ended)
+        self._asked[token] = (loop.time() + timeout, then)
+        if self._expiring is None:
+            self._expiring = loop.call_later(_LOOK, self._expire_asked)
         return True
+
+    def _expire_asked(self) -> None:
+        loop = asyncio.get_running_loop()
+        now = loop.time()
+        late = [token for token, (until, _) in self._asked.items() if now >= until]
+        self._expiring = loop.call_later(_LOOK, self._expire_asked) if len(late) < len(self._asked) else None
+        self._end_asked(late, TimedOut("no answer in time"))
+
+    def _end_asked(self, tokens: Sequence[str], exc: Exception) -> None:
+        ended = [self._asked.pop(token)[1] for token in tokens]
+        self._tell([functools.partial(then, exc) for then in ended])
 
     @contextlib.asynccontextmanager
     async def exchange(self, subject: str, data: bytes) -> AsyncIterator[Exchange]:
@@ -368,6 +370,10 @@ class Bus:
 
     def _answered(self, received: Received) -> None:
         token = received.subject.rpartition(".")[2]
+        asked = self._asked.pop(token, None)
+        if asked is not None:
+            asked[1](NoResponders("nobody is there") if _nobody(received) else received)
+            return
         exchange = self._exchanges.get(token)
         if exchange is not None:
             exchange._put(received)
@@ -391,6 +397,7 @@ class Bus:
         for future in list(self._waiting.values()):
             if not future.done():
                 future.set_exception(FateUnknown("the connection to the broker broke"))
+        self._end_asked(list(self._asked), FateUnknown("the connection to the broker broke"))
         if not self._closing:
             log.warning("the broker went away", connection=self.settings.name)
         self._tell(self._on_disconnect)
@@ -416,6 +423,8 @@ class Bus:
 
     async def _close(self) -> None:
         self._closing = True
+        if self._expiring is not None:
+            self._expiring.cancel()
         if self.connected:
             with contextlib.suppress(NatsError, asyncio.TimeoutError, OSError):
                 await self._nc.flush(timeout=2)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import itertools
 import secrets
 from collections.abc import Callable
 from typing import Any
@@ -23,6 +24,8 @@ ACCEPT = 10.0  # s until a replica has accepted or refused
 PATIENCE_NOBODY = 5.0  # s for a replica to appear where there is none
 FIRST_WAIT = 0.05
 LAST_WORD = 0.15  # s that a call which is given up waits for its id
+_PROCESS = secrets.token_hex(8)
+_numbers = itertools.count(1)
 _FINALS = (b'{"payload":', b'{"error":')
 
 
@@ -138,7 +141,7 @@ def request(
     Raises BadMessage for arguments that JSON cannot say.
     """
     body: dict[str, Any] = {
-        "id": secrets.token_hex(8),
+        "id": f"{_PROCESS}-{next(_numbers):x}",
         "user": user,
         "budget_ms": timeout_ms,
         "payload": {"remotename": remotename, "function": function, "args": args},

@@ -118,11 +118,12 @@ class NatsClient(Client):
         `later`: with the next message, or at the end of this turn.
         """
         head = f"PUB {subject} {reply} {len(data)}\r\n" if reply else f"PUB {subject} {len(data)}\r\n"
-        pieces = (head.encode(), data, b"\r\n")
-        self._pending += pieces
-        self._pending_data_size += sum(map(len, pieces))
-        self.stats["out_msgs"] += 1
-        self.stats["out_bytes"] += len(data)
+        size = len(data)
+        self._pending += (head.encode(), data, b"\r\n")
+        self._pending_data_size += len(head) + size + 2  # a subject is ASCII
+        stats = self.stats
+        stats["out_msgs"] += 1
+        stats["out_bytes"] += size
         if later and not self._written:
             self._in_this_turn()
         elif not self._written or self._pending_data_size >= _AT_ONCE:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import hashlib
 from typing import Any, Literal
 
@@ -61,6 +62,7 @@ class RemoteRecord(Message):
         }
 
 
+@functools.lru_cache(4_096)
 def name_token(remotename: str) -> str:
     """The part of a registration's key that stands for its name: any name, one token, no two alike."""
     return hashlib.sha256(remotename.encode("utf-8", "surrogatepass")).hexdigest()[:32]

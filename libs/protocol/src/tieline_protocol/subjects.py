@@ -6,6 +6,7 @@ Rule 2: two different user ids never share a token; a token can be told from an 
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import re
 from dataclasses import dataclass
@@ -20,6 +21,7 @@ _PLAIN = frozenset(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456
 _ACTION = re.compile(r"[a-z0-9_-]{1,64}(\.[a-z0-9_-]{1,64}){0,4}\Z")
 _MAX_USER = 512
 _MAX_ESCAPED = 40
+_REMEMBERED = 4_096  # users whose tokens need not be made again: one is part of every message
 
 
 def token(id: str) -> str:
@@ -34,6 +36,7 @@ def is_id(value: object) -> bool:
     return isinstance(value, str) and _ID.match(value) is not None
 
 
+@functools.lru_cache(_REMEMBERED)
 def user_token(user: str) -> str:
     """One token for a user id of 1 to 512 bytes: `u_` and the escaped bytes up to 40, else `h_` and a hash."""
     try:

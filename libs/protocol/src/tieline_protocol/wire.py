@@ -76,15 +76,12 @@ class Parser:
 
 def _words(line: bytes, numbers: int) -> tuple[str, int, str, list[int]]:
     """Subject, subscription id, reply, sizes."""
-    words = line.split()
-    reply = ""
+    words = line.decode("utf-8", "replace").split(" ")
     try:
-        if len(words) == 3 + numbers:
-            reply = words.pop(2).decode("utf-8", "replace")
-        subject, sid, *sizes = words
-        if len(sizes) != numbers:
+        reply = words.pop(2) if len(words) == 3 + numbers else ""
+        if len(words) != 2 + numbers:
             raise ProtocolError("a message line of another length")
-        return subject.decode("utf-8", "replace"), int(sid), reply, [int(size) for size in sizes]
+        return words[0], int(words[1]), reply, list(map(int, words[2:]))
     except ValueError as exc:
         raise ProtocolError("a message line that is none") from exc
 

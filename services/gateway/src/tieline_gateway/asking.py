@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import dataclasses
 import secrets
 from collections.abc import Awaitable, Callable
 from typing import Any
@@ -73,7 +72,7 @@ class Asking:
         attributes = {"user.id": user, **{f"tieline.{name}.id": value for name, value in about.items()}}
         try:
             with tracing.begin(action.name, "server", attributes, parent=frame.traceparent) as span:
-                frame = dataclasses.replace(frame, traceparent=span.traceparent)
+                frame = frame._replace(traceparent=span.traceparent)
                 if action.route is Route.GATEWAY:
                     async with asyncio.timeout(action.seconds):
                         await self._local(frame, payload)
@@ -122,7 +121,7 @@ class Asking:
     def answered(self, id: FrameId, action: str, payload: dict[str, Any] | bytes) -> None:
         """Answer a request. Its id is free before the answer is written, since it may be used again at once."""
         self._pending.discard(id)
-        metrics.REQUESTS.labels(action=action, outcome="ok").inc()
+        metrics.answered(action).inc()
         self._socket.answer(frontend.response(id, action, payload))
 
     def refused(self, id: FrameId, action: str, problem: TielineError) -> None:

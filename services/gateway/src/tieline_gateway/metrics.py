@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import time
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
@@ -41,6 +42,14 @@ DROPPED_ANSWERS = Counter(
 REQUESTS = Counter(
     "tieline_gateway_requests", "Answered requests, by action and outcome", ["action", "outcome"]
 )
+
+
+@functools.cache  # of names of actions, which are few
+def answered(action: str) -> Counter:
+    """How many requests of an action were answered with yes."""
+    return REQUESTS.labels(action=action, outcome="ok")
+
+
 SECONDS = Histogram("tieline_gateway_request_seconds", "Time to an answer", ["action"])
 
 _behind: Still[Watch] = Still()

@@ -6,11 +6,10 @@ Rule 2: a call is answered once; whatever comes later finds nothing.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 
-@dataclass(frozen=True, slots=True)
-class OwnedCall:
+class OwnedCall(NamedTuple):
     """`replica` and `number` are the parts of the requestId; `until` is of the monotonic clock, in seconds."""
 
     request_id: str

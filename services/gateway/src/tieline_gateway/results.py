@@ -10,8 +10,7 @@ from __future__ import annotations
 
 import json
 import re
-from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import orjson
 from tieline_protocol import jsontext
@@ -34,13 +33,14 @@ _BEFORE = re.compile(
 _SHOWS_ACTION = re.compile(r'"action"\s*:\s*"remote-call-result"')
 _SHOWS_REQUEST = re.compile(r'"requestId"\s*:\s*"([A-Za-z0-9_-]{1,140})"')
 _USUAL = '{"type":"notification","action":"remote-call-result","payload":{"requestId":"'
+_NEXT = '","result":'
+_REQUEST = re.compile(r"[A-Za-z0-9_-]{1,140}\Z")
 
 _scan = json.JSONDecoder().raw_decode
 _blank = re.compile(r"[ \t\r\n]*")
 
 
-@dataclass(frozen=True, slots=True)
-class Told:
+class Told(NamedTuple):
     """A result (its JSON text) or an error ({error, code} as JSON text). `id` is None in a notification."""
 
     request_id: str
@@ -56,17 +56,21 @@ def failed(message: str, code: str = Code.INTERNAL) -> bytes:
 
 def quickly(text: str) -> Told | None:
     """A good result in its usual layout; None for every other text, which may be anything."""
+    if text.startswith(_USUAL):  # what the regular expression below would find, at a fifth of its cost
+        end = text.find('"', len(_USUAL))
+        request_id = text[len(_USUAL) : end]
+        if text.startswith(_NEXT, end) and text.endswith("}}") and _REQUEST.match(request_id):
+            raw = text[end + len(_NEXT) : -2].encode()
+            return Told(request_id, "result", raw) if _refused(raw) is None else None
     match = _BEFORE.match(text)
     if match is None or not text.endswith("}}"):
         return None
-    id: FrameId = None
-    if not text.startswith(_USUAL):
-        members = orjson.loads("{" + match["members"].rstrip()[:-1] + "}")
-        kind, id = members.get("type", "request"), members.get("id")
-        if members.get("action") != ACTION or kind not in ("request", "notification"):
-            return None
-        if (id is None) != (kind == "notification"):
-            return None
+    members = orjson.loads("{" + match["members"].rstrip()[:-1] + "}")
+    kind, id = members.get("type", "request"), members.get("id")
+    if members.get("action") != ACTION or kind not in ("request", "notification"):
+        return None
+    if (id is None) != (kind == "notification"):
+        return None
     raw = text[match.end() : -2].encode()
     return Told(match["request"], "result", raw, id) if _refused(raw) is None else None
 

@@ -8,6 +8,7 @@ Rule 3: a call that ends otherwise than by its owner's answer is cancelled at th
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from tieline_protocol.errors import Code, Refused
 from tieline_protocol.messages import refusal
@@ -18,8 +19,7 @@ MAX_PER_REMOTE = 64
 MAX_CALLS = 20_000
 
 
-@dataclass(frozen=True, slots=True)
-class Asked:
+class Asked(NamedTuple):
     """Who was asked: one connection of one gateway, or (external remotes) this replica itself."""
 
     gateway: str
@@ -44,16 +44,14 @@ class Call:
     mark: object = None
 
 
-@dataclass(frozen=True, slots=True)
-class Tell:
+class Tell(NamedTuple):
     """A message to whoever waits."""
 
     reply: str
     message: bytes
 
 
-@dataclass(frozen=True, slots=True)
-class Cancel:
+class Cancel(NamedTuple):
     """Tell the owner that nobody waits any more."""
 
     call: str

@@ -5,8 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import structlog
 from tieline_protocol import logs
@@ -22,8 +21,7 @@ from tieline_remotes.registry import Registry
 log = structlog.get_logger()
 
 
-@dataclass(frozen=True, slots=True)
-class Started:
+class Started(NamedTuple):
     """A call that has an id and is not handed over yet."""
 
     call: Call

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import time
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
@@ -13,6 +14,14 @@ if TYPE_CHECKING:
     from tieline_remotes.service import Remotes
 
 CALLS = Counter("tieline_remote_calls", "Remote calls that ended, by how they ended", ["outcome"])
+
+
+@functools.cache  # of codes, which are few
+def ended(outcome: str) -> Counter:
+    """How many calls ended in one way."""
+    return CALLS.labels(outcome=outcome)
+
+
 SECONDS = Histogram(
     "tieline_remote_call_seconds",
     "From the beginning of a call to its end",

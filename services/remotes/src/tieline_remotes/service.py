@@ -22,7 +22,7 @@ from tieline_remotes.directory import Registration
 from tieline_remotes.external import Externals
 from tieline_remotes.external_calls import ExternalCalls
 from tieline_remotes.handing import Handing, Started
-from tieline_remotes.metrics import CALLS, DROPPED, REMOTES, SECONDS
+from tieline_remotes.metrics import DROPPED, REMOTES, SECONDS, ended
 from tieline_remotes.registry import Registry
 
 log = structlog.get_logger()
@@ -245,7 +245,7 @@ class Remotes:
             return
         now = asyncio.get_running_loop().time()
         for call, outcome in self._calls.ended:
-            CALLS.labels(outcome=outcome).inc()
+            ended(outcome).inc()
             SECONDS.observe(now - call.began)
             if isinstance(call.mark, Span):
                 if outcome != "answered":
@@ -260,7 +260,7 @@ def _names(request: Request) -> tuple[Any, Any, Any]:
 
 
 def _refused(exc: TielineError) -> bytes:
-    CALLS.labels(outcome=exc.code).inc()
+    ended(exc.code).inc()
     return refusal(exc)
 
 
