@@ -18,7 +18,7 @@ from tieline_streams.config import Executors
 
 from tests.support import oracle, streams
 from tests.support.eventually import eventually
-from tests.support.gateway import frontend, gateway
+from tests.support.gateway import Raw, frontend, gateway
 from tests.support.nats_link import NatsLink
 from tests.support.nats_server import NatsServer
 from tests.support.oracle import Seen
@@ -265,25 +265,43 @@ async def test_a_turn_that_ends_while_jetstream_is_off_ends_for_everybody(
     assert oracle.pieces(log, "message_chunk", "text") == ["said meanwhile"]
 
 
-@pytest.mark.long
 @pytest.mark.timeout(40)
-async def test_a_turn_ends_for_who_watches_though_its_log_was_deleted(
+async def test_a_turn_ends_for_everybody_though_its_log_was_deleted_meanwhile(
     bus: Bus, nats_server: NatsServer, daemon: ScriptedDaemon, known: Executors
 ) -> None:
-    """B36 (b): an operator's mistake. Whoever is there sees the end; the next owner stores again."""
+    """B36 (b): an operator's mistake. Whoever is there sees the end; once the log can be kept again, it is, and a late
+    viewer is told what is gone."""
     heard: list[bytes] = []
-    async with streams.running(nats_server.url, known):
+    async with streams.running(nats_server.url, known), gateway(nats_server.url) as url:
         user = Frontend(bus)
-        await user.open()
+        session = await user.open()
         await user.command("agent.prompt", {"text": "x"})
+        daemon.text("one ")
+        await user.until("agent", "message_chunk")
         subscription = await bus.subscribe(
             subjects.event(user.user, user.session, "agent", "complete"), lambda got: heard.append(got.data)
         )
         await jetstream.api(bus, subjects.stream_api("DELETE", subjects.stream_of("agent")))
+        daemon.text("two")
         daemon.finish()
         await eventually(lambda: heard)
-        await logs.ensure(bus, logs.StreamLimits())
         await subscription.close()
+        await logs.ensure(bus, logs.StreamLimits())
+        await user.until("agent", "turn", 10, state="ended", reason="end_turn")
+        assert await user.command("agent.prompt", {"text": "y"}) == {"generation": 2}
+        async with frontend(url, user.user) as late:
+            await late.ask("session.subscribe", {"session_id": session, "cursors": {"agent": "start"}})
+            await late.until(lambda: "turn" in kinds(late, session), 10)
+            told = kinds(late, session)
+
+    assert told[0] == "gap"
+    assert "epoch" not in told
+    assert [one["text"] for one in await user.events("agent", "message_chunk")] == ["two"]
+    assert daemon.prompts() == ["x", "y"]
+
+
+def kinds(viewer: Raw, session: str) -> list[str]:
+    return [one["event"]["type"] for one in viewer.of("agent", session)]
 
 
 # What hears of events goes on

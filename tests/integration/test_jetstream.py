@@ -85,7 +85,10 @@ async def test_an_empty_page_says_how_far_the_log_was_read(bus):
     page = await jetstream.read(bus, STREAM, EVENTS, last + 1)
 
     assert (page.messages, page.more, page.last_seq) == ([], False, other)
-    assert (await jetstream.read(bus, subjects.STREAM_WORKSPACE, EVENTS, 1)).last_seq == 0
+    empty = await config(bus, subjects.STREAM_WORKSPACE)
+    assert (await jetstream.read(bus, subjects.STREAM_WORKSPACE, EVENTS, 1)).last_seq == empty[
+        "first_seq"
+    ] - 1
 
 
 @pytest.mark.timeout(20)
@@ -226,6 +229,16 @@ async def test_epochs_rise_even_over_a_bucket_made_anew(bus):
     assert await bucket.put("s1", b"two", expected=0) > before
     await streams.ensure(bus, StreamLimits())
     assert (await bucket.get("s1")).value == b"two"
+
+
+async def test_sequences_rise_even_over_a_stream_made_anew(bus):
+    [before] = await put(bus, "plan")
+    await jetstream.api(bus, subjects.stream_api("DELETE", STREAM))
+    await streams.ensure(bus, StreamLimits())
+
+    [after] = await put(bus, "plan")
+    assert after > before
+    assert [stored.seq async for stored in jetstream.read_all(bus, STREAM, EVENTS)] == [after]
 
 
 async def test_what_is_stored_survives_a_restart_of_the_broker(nats_server, bus):

@@ -39,12 +39,13 @@ class StreamLimits:
     storage: str = "file"
 
 
-def event_streams(limits: StreamLimits) -> list[dict[str, Any]]:
-    """The two streams of events."""
+def event_streams(limits: StreamLimits, first_seq: int = 1) -> list[dict[str, Any]]:
+    """The two streams of events, whose first message will have the sequence `first_seq`."""
     return [
         _stream(
             subjects.STREAM_AGENT,
             limits,
+            first_seq=first_seq,
             max_msgs_per_subject=limits.agent_per_subject,
             max_bytes=limits.agent_bytes,
             max_age=int(limits.agent_days * _DAY * _SECOND),
@@ -52,6 +53,7 @@ def event_streams(limits: StreamLimits) -> list[dict[str, Any]]:
         _stream(
             subjects.STREAM_WORKSPACE,
             limits,
+            first_seq=first_seq,
             max_msgs_per_subject=limits.workspace_per_subject,
             max_bytes=limits.workspace_bytes,
             max_age=int(limits.workspace_days * _DAY * _SECOND),
@@ -149,7 +151,9 @@ async def _look(bus: Bus) -> None:
 
 
 def _all(limits: StreamLimits) -> list[dict[str, Any]]:
-    return [*event_streams(limits), *buckets(limits, int(time.time() * 1000))]
+    # Sequences rise even over a stream made anew: in microseconds, since a busy system stores thousands in a second.
+    now = time.time_ns() // 1000
+    return [*event_streams(limits, now), *buckets(limits, now // 1000)]
 
 
 async def _found(bus: Bus, stream: str) -> dict[str, Any] | None:

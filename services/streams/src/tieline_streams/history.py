@@ -42,13 +42,15 @@ async def _shell(bus: Bus, user: str, session: str) -> list[tuple[int, Batch]]:
         subjects.stream_of("workspace"),
         subjects.event(user, session, "workspace", "shell_output"),
     )
-    last = await jetstream.last_message(bus, stream, subject)
-    if last is None:
+    oldest, last = [
+        await look(bus, stream, subject) for look in (jetstream.first_message, jetstream.last_message)
+    ]
+    if oldest is None or last is None:
         return []
     window = _SHELL
     while True:  # all sessions share the stream: between two lines of one there may be any number of others
-        first = max(last.seq - window, 1)
+        first = max(last.seq - window, oldest.seq)
         found = [stored async for stored in jetstream.read_all(bus, stream, subject, first)]
-        if first == 1 or sum(len(stored.data) for stored in found) >= _ENOUGH:
+        if first == oldest.seq or sum(len(stored.data) for stored in found) >= _ENOUGH:
             return [(stored.seq, batch.decode(stored.data)) for stored in found]
         window *= _MORE
