@@ -200,6 +200,45 @@ async def test_shell_output_that_the_daemon_keeps_no_more_is_told_as_missing(
     assert shown[-1].endswith("line 2999\r\nafter\r\n")
 
 
+def process(status: str) -> dict:
+    about = {"session_id": "s", "process_id": "p1", "kind": "dev", "command": "make", "working_dir": "/w"}
+    return {"type": "process_status", "timestamp": 1, "process_status": {**about, "status": status}}
+
+
+def output(data: str) -> dict:
+    told = {"session_id": "s", "process_id": "p1", "kind": "dev", "stream": "stdout", "data": data}
+    return {"type": "process_output", "timestamp": 1, "process_output": told}
+
+
+async def test_output_of_processes_that_nobody_heard_is_told_as_missing(
+    user: Frontend, daemon: ScriptedDaemon
+) -> None:
+    """The daemon says it to whoever is there: between what was heard before and after stands a gap."""
+    listed = {"id": "p1", "kind": "dev", "command": "make", "working_dir": "/w", "status": "running"}
+    daemon.script.http["GET", "/api/v1/processes"] = lambda _: (200, [listed])
+    daemon.show(process("running"), output("before"))
+    await user.until("workspace", "process_output")
+    await daemon.link.down()
+    await eventually(lambda: not daemon.open(daemon.workspace))
+    daemon.show(output("unheard"))
+    await daemon.link.up()
+    await eventually(lambda: both_up(daemon))
+    daemon.show(output("after"))
+    await eventually(lambda: _outputs(user, 2))
+    await user.command("shell.buffer")
+    told = [one for one in await user.events("workspace") if one["type"] in ("process_output", "gap")]
+
+    assert [one.get("event_type") or one["process_output"]["data"] for one in told] == [
+        "before",
+        "process_output",
+        "after",
+    ]
+
+
+async def _outputs(user: Frontend, wanted: int) -> bool:
+    return len(await user.events("workspace", "process_output")) == wanted
+
+
 async def _shows(user: Frontend, wanted: str) -> bool:
     return any(wanted in one["data"] for one in await user.events("workspace", "shell_output"))
 
@@ -225,7 +264,7 @@ async def test_a_close_in_good_order_in_mid_turn_is_a_loss_like_any_other(
     daemon.agent[0].close(code)
     await eventually(lambda: not daemon.open(daemon.agent))
     daemon.text("two ")
-    await eventually(lambda: len(daemon.agent) == 2)
+    await eventually(lambda: _twice_up(user, "agent"))  # until then an answer is refused
     allowed = {"pending_id": "p1", "request_id": "r1", "option_id": "allow"}
     assert await user.command("agent.permissions.respond", allowed) == {"status": "resolved"}
     daemon.text("three")

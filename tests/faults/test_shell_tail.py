@@ -1,4 +1,4 @@
-"""What a new owner knows of a shell's output, when other sessions have written much more since."""
+"""What is known of a shell's output by whoever was not there when it was written."""
 
 from __future__ import annotations
 
@@ -47,3 +47,31 @@ async def test_output_that_was_seen_is_not_seen_again_however_much_others_have_w
 
     assert await screen() == daemon.shell
     assert gaps == []
+
+
+async def test_what_a_shell_says_before_anybody_listens_is_shown_once(
+    bus: Bus, nats_server: NatsServer, daemon: ScriptedDaemon, known: Executors
+) -> None:
+    """Its first prompt comes with the agent's start, before there is a socket; it is part of the screen."""
+    user = Frontend(bus)
+    daemon.shell = "$ "
+    async with streams.running(nats_server.url, known):
+        await user.open()
+        await user.until("workspace", "shell_output")
+        screen = await user.command("shell.buffer")
+        await daemon.link.down()
+        await eventually(lambda: not daemon.open(daemon.workspace))
+        await daemon.link.up()
+        await eventually(lambda: len(daemon.open(daemon.workspace)) == 1)
+        daemon.write("ls\r\n$ ")
+        await eventually(lambda: _all(user, daemon.shell))
+        gaps = await user.events("workspace", "gap")
+
+    assert screen["data"] == "$ "
+    assert gaps == []
+
+
+async def _all(user: Frontend, wanted: str) -> bool:
+    shown = "".join(one["data"] for one in await user.events("workspace", "shell_output"))
+    assert wanted.startswith(shown)
+    return shown == wanted

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 from tieline_protocol.bus import Bus
-from tieline_protocol.errors import Code, Refused
+from tieline_protocol.errors import Code, Refused, TielineError
 
 from tests.support import streams
-from tests.support.agentctl import Agentctl, Answer, Asked, complete, event
+from tests.support.agentctl import Agentctl, Answer, Asked, Stream, complete, event
 from tests.support.eventually import eventually
 from tests.support.nats_server import NatsServer
 from tests.support.streams import Frontend
@@ -209,3 +209,56 @@ async def test_the_next_owner_starts_the_agent_again_or_says_why_it_cannot(
 
 async def _listed(user: Frontend, reason: str) -> list[dict]:
     return [one for one in (await user.rpc("list"))["sessions"] if reason in one.get("reason", "")]
+
+
+@pytest.mark.timeout(30)
+async def test_what_an_agent_tells_again_is_not_shown_again_and_a_prompt_waits_until_it_has(
+    nats_server: NatsServer, bus: Bus, daemon: Daemon, tmp_path: Path
+) -> None:
+    """B68: twenty old events before the answer, two stragglers after it, and a prompt in between."""
+    known = streams.executors(daemon, tmp_path)
+    user = Frontend(bus)
+    async with streams.running(nats_server.url, known):
+        await user.open()
+        await user.command("agent.prompt", {"text": "one"})
+        daemon.agent[-1].send(event("message_chunk", text="old "), complete(1))
+        await user.until("agent", "turn", generation=1, state="ended")
+    daemon.pid += 1  # it was started anew while nobody owned the session
+    loading: asyncio.Future[tuple[Stream, str]] = asyncio.get_running_loop().create_future()
+    daemon.script.answers["agent.session.load"] = lambda stream, value: loading.set_result(
+        (stream, value["id"])
+    )
+    again = [event("message_chunk", text="old "), event("tool_call", tool_call_id="t1")]
+    async with streams.running(nats_server.url, known):
+        stream, id = await asyncio.wait_for(loading, 10)
+        stream.send(*again * 10)
+        await eventually(lambda: _served(user), 15)
+        prompting = asyncio.create_task(user.command("agent.prompt", {"text": "two"}, budget_ms=15_000))
+        for _ in range(3):  # they are answered beside it
+            await user.command("session.get")
+        assert daemon.actions().count("agent.prompt") == 1
+        told = {
+            "id": id,
+            "type": "response",
+            "action": "agent.session.load",
+            "timestamp": "2031-04-05T06:07:08Z",
+        }
+        stream.send({**told, "payload": {"success": True, "session_id": "acp-1"}}, *again)
+        await eventually(lambda: daemon.actions().count("agent.prompt") == 2, 10)
+        stream.send(event("message_chunk", text="new"), complete(2))
+        assert await prompting == {"generation": 2}
+        await user.until("agent", "turn", generation=2, state="ended")
+
+    assert [one["text"] for one in await user.events("agent", "message_chunk")] == ["old ", "new"]
+    assert await user.events("agent", "tool_call") == []
+    assert [(one["generation"], one["state"]) for one in await user.events("agent", "turn")] == [
+        (generation, state) for generation in (1, 2) for state in ("accepted", "running", "ended")
+    ]
+
+
+async def _served(user: Frontend) -> bool:
+    """Whether the next owner answers by now."""
+    try:
+        return bool(await user.command("session.get", budget_ms=1_000))
+    except TielineError:
+        return False

@@ -73,7 +73,12 @@ async def test_the_start_up_asks_in_the_order_that_the_daemon_in_the_field_needs
         ("POST", "/api/v1/agent/configure"),
         ("POST", "/api/v1/start"),
     ]
-    assert set(asked[3:-1]) == {("GET", "/api/v1/agent/stream"), ("GET", "/api/v1/workspace/stream")}
+    assert set(asked[3:]) == {
+        ("GET", "/api/v1/agent/stream"),
+        ("GET", "/api/v1/workspace/stream"),
+        ("GET", "/api/v1/shell/buffer"),  # what the shell said before somebody listened
+        ("GET", "/api/v1/status"),
+    }
     assert asked[-1] == ("GET", "/api/v1/status")  # which process has the conversation
     assert configured["agent_args"] == ["example-agent", "--fast"]
     assert configured["env"] == {"DEMO": "1"}

@@ -12,12 +12,12 @@ def running(now: float = 0) -> Turn:
     return Turn(1, None, now, "running", delivered=True)
 
 
-def test_a_running_turn_is_asked_about_after_20_s_of_silence_and_stalls_after_5_minutes():
+def test_a_running_turn_is_asked_about_after_5_s_of_silence_and_stalls_after_5_minutes():
     turn = running()
 
-    assert turn.coming(LIMITS, read=True, up=True) == (20, "ask")
-    turn.asked = 20
-    assert turn.coming(LIMITS, read=True, up=True) == (40, "ask")
+    assert turn.coming(LIMITS, read=True, up=True) == (5, "ask")
+    turn.asked = 5
+    assert turn.coming(LIMITS, read=True, up=True) == (10, "ask")
     assert turn.coming(LIMITS, read=True, up=False) == (300, "stalled")
 
 

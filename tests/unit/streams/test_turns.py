@@ -265,19 +265,19 @@ def test_silence_of_5_minutes_is_told_and_taken_back():
     assert alive == {"type": "turn", "generation": 1, "state": "running"}
 
 
-def test_silence_is_asked_about_every_20_s_while_there_is_somebody_to_ask():
+def test_silence_is_asked_about_every_5_s_while_there_is_somebody_to_ask():
     turns = started()
 
-    assert turns.due() == 20
-    assert turns.tick(20) == Due([], ask=True)
-    assert turns.due() == 40
+    assert turns.due() == 5
+    assert turns.tick(5) == Due([], ask=True)
+    assert turns.due() == 10
     turns.heard("message_chunk", {}, 30)
-    assert turns.due() == 50
+    assert turns.due() == 35
     turns.agent_lost(45)
     assert turns.due() == 85
     turns.agent_up(46)
     turns.permissions(True, 46)
-    assert turns.due() == 66
+    assert turns.due() == 51
     turns.cancel(47)
     assert turns.due() == 57
 

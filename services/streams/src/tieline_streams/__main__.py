@@ -53,7 +53,7 @@ def main(
     stalled_after: Annotated[float, typer.Option(envvar="TIELINE_STALLED_AFTER")] = 300,
     silent_after: Annotated[
         float, typer.Option(envvar="TIELINE_SILENT_AFTER", help="Seconds until a silent agent is asked about")
-    ] = 20,
+    ] = 5,
     backlog_bytes: Annotated[int, typer.Option(envvar="TIELINE_BACKLOG_BYTES", help="For each log")] = 8
     * 1024
     * 1024,

@@ -49,6 +49,7 @@ class AgentCommands:
     async def _alive(self, deadline: float, *, blank: bool = False) -> None:
         """Start an agent that has ended; `blank`: without its conversation. Raises TielineError."""
         recovery, place = self._session.recovery, self._session.place
+        await recovery.wait((deadline - self._loop.time()) * 0.9)
         if recovery.gone and place is not None:
             within = (deadline - self._loop.time()) * 0.9
             await (recovery.restart if blank else recovery.revive)(place, within)
@@ -202,7 +203,8 @@ class AgentCommands:
 
 
 def _is_settled(exc: Refused) -> bool:
-    """Whether the daemon says that the decision is not waited for any more."""
+    """Whether the daemon says that the decision is not waited for any more, by a code or in words."""
     envelope = (exc.details or {}).get("agentctl")
     details = envelope.get("details") if isinstance(envelope, dict) else None
-    return isinstance(details, dict) and details.get("permission_code") in _SETTLED
+    code = details.get("permission_code") if isinstance(details, dict) else None
+    return (code if isinstance(code, str) else exc.message).endswith(_SETTLED)

@@ -258,6 +258,10 @@ class Journal:
         if held:
             self.workspace.put_all(held)
 
+    def output_missed(self) -> None:
+        """Processes have run while nobody listened; what they wrote is with the daemon, if it keeps it."""
+        self.workspace.say_raw("gap", gap("daemon", type="process_output"))
+
     def agent_exited(self) -> None:
         """The agent is not there any more: what was open with it ends."""
         self.tell(self.turns.end_all("agent_exited", self._loop.time()))

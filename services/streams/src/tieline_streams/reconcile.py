@@ -62,9 +62,11 @@ class Reconciler:
 
     def up(self, what: str) -> None:
         """One of the sockets has connected; `instance`: it is not certain that there is anything to connect to."""
-        if self.active or what == "instance":
-            if what == "workspace":
-                self._journal.hold_shell()
+        if what == "workspace":  # also the first time: a shell speaks before anybody can listen to it
+            self._journal.hold_shell()
+            if self._journal.processes:
+                self._journal.output_missed()
+        if self.active or what != "agent":
             self._due.add(what)
             self._wake.set()
 
@@ -157,14 +159,19 @@ class Reconciler:
             await self._shell(line)
         finally:
             self._journal.release_shell(None)
+        if not self.active:
+            return
         processes = self._journal.processes
         assert line.instance is not None
         for _ in range(_TRIES):
             before = processes.items()
+            known = {item["process_id"] for item in before}
             body = await line.instance.call("process.list", {"session_id": self._session}, _WITHIN)
             if processes.items() != before:
                 continue
             if processes.listed(_objects(jsontext.loads(body).get("processes"))):
+                if not known.issuperset(item["process_id"] for item in processes.items()):
+                    self._journal.output_missed()
                 self._journal.workspace.say(processes.event())
             return
 

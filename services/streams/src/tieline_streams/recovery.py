@@ -24,6 +24,7 @@ log = structlog.get_logger()
 
 _AGAIN = 0.5
 _HEALTH = 3.0
+_BUSY = "the agent is being started again, try again"
 
 Say = Callable[[str | None], Awaitable[None]]
 How = Callable[[Place], Coroutine[Any, Any, None]]
@@ -42,8 +43,17 @@ class Recovery:
         self._say = say
         self._limits = limits
         self._work: asyncio.Task[None] | None = None
-        self._starting = False
+        self._settled = asyncio.Event()  # no agent is being started, or tells its conversation again
+        self._settled.set()
         self.gone = False
+
+    async def wait(self, within: float) -> None:
+        """Until an agent may be asked: what it says while it loads its conversation is old. Raises Unavailable."""
+        try:
+            async with asyncio.timeout(max(within, 0)):
+                await self._settled.wait()
+        except TimeoutError as exc:
+            raise Unavailable(_BUSY) from exc
 
     # After another owner
 
@@ -78,12 +88,12 @@ class Recovery:
                 await asyncio.sleep(_AGAIN)
 
     async def _have(self, how: How, place: Place) -> None:
-        self._starting = True
+        self._settled.clear()
         try:
             await how(place)
             self.gone = False
         finally:
-            self._starting = False
+            self._settled.set()
 
     async def _with_conversation(self, place: Place) -> None:
         line = self._line
@@ -108,7 +118,7 @@ class Recovery:
     async def lost(self, code: int | None) -> None:
         """It has ended: what was open with it ends too, and whoever looks at the session sees it."""
         self._journal.agent_exited()
-        if self.gone or self._starting:
+        if self.gone or not self._settled.is_set():
             return
         self.gone = True
         how = "" if code is None else f" with code {code}"
@@ -134,7 +144,7 @@ class Recovery:
         work = self._work
         await asyncio.wait([work], timeout=within)
         if not work.done() or work.cancelled():
-            raise Unavailable("the agent is being started again, try again")
+            raise Unavailable(_BUSY)
         try:
             work.result()
         except Fatal:

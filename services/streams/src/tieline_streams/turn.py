@@ -21,7 +21,7 @@ class Limits:
     unknown: float = 60
     stalled: float = 300
     settle: float = 3
-    silent: float = 20
+    silent: float = 5
 
 
 @dataclass(slots=True)

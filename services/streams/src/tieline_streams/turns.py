@@ -6,7 +6,7 @@ Rule 1: the oldest open turn is the one that runs; those behind it wait in the d
 Rule 2: an end with a generation ends that turn, if it is open; any other is not ours. After the end nothing that the
         agent says starts a turn: only a prompt does.
 Rule 3: every open turn has a way out without the agent: cancel unanswered (10 s), agent exited, its socket lost (40 s),
-        the fate of the prompt unknown and no sign of life (60 s). Silence alone is asked about (20 s) and told
+        the fate of the prompt unknown and no sign of life (60 s). Silence alone is asked about (5 s) and told
         (5 minutes); a turn of another owner that nobody speaks for until then is cancelled.
 Rule 4: while the agent's socket is not read, or is away, silence says nothing.
 
