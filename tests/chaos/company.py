@@ -11,7 +11,7 @@ from typing import Any
 from tieline import Remote, TielineError
 
 from tests.support.frontend import Frontend
-from tests.support.playing import insist
+from tests.support.playing import Trail, insist
 
 Timed = Callable[[str, Coroutine[Any, Any, None]], Coroutine[Any, Any, None]]
 
@@ -31,6 +31,7 @@ class Company:
         self._caller = caller
         self._numbers = 0
         self._thread = ""
+        self.trail = Trail()  # of the chat
 
     def remote(self) -> Remote:
         made = Remote("calc")
@@ -101,8 +102,11 @@ class Company:
                 await self._caller.client.request("thread.message", {"thread_id": self._thread, **payload})
             )["run_id"]
 
-        await insist(say)
+        self.trail.note(f"{message} asked")
+        await insist(say, self.trail)
+        self.trail.note("accepted")
         await self._caller.wait(lambda: run in self.ended(), 60, f"the end of the run of {message}", 0.05)
+        self.trail.note("ended")
 
     def ended(self) -> list[Any]:
         """The runs that ended, in order."""

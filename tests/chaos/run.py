@@ -39,6 +39,7 @@ class Outcome:
     converged: float = 0.0
     parts: dict[str, float] = field(default_factory=dict)  # the same, by who worked
     last: str = ""  # who was killed last
+    trails: list[str] = field(default_factory=list)  # of those who were late
     events: int = 0
     openings: int = 0
     gaps: int = 0
@@ -64,6 +65,7 @@ class Outcome:
             f"{self.seconds:.0f} s, {self.sessions} sessions, {self.kills.total()} kills ({killed})",
             f"converged {self.converged:.1f} s after the last one ({self.last}): "
             + ", ".join(f"{who} {seconds:.1f}" for who, seconds in self.parts.items()),
+            *self.trails,
             f"{self.events:,} events, {self.openings} openings, {self.gaps} gaps; slowest turn {self.slowest:.1f} s",
             f"calls of a remote: {ends}; {self.chats} chat runs, one end each",
             *(f"{kind:<8} before: {before}; after: {after}" for kind, (before, after) in self.held.items()),
@@ -113,6 +115,11 @@ async def _trouble(
         last = await killing
     await asyncio.gather(*(timed("shells", player.settle()) for player in playing))
     outcome.parts = {who: at - last for who, at in ended.items()}
+    latest = max(playing, key=lambda player: player.trail[-1][0])
+    outcome.trails = [
+        f"{who}: {trail.since(last)}"
+        for who, trail in (("chat", others.trail), ("latest session", latest.trail))
+    ]
     return max(outcome.parts.values())
 
 

@@ -114,7 +114,8 @@ async def test_a_service_that_slept_does_no_harm(
     bus: Bus, nats_server: NatsServer, daemon: ScriptedDaemon, replica: Replica, mode: str
 ) -> None:
     """A viewer reads on with the next owner; what went into the sleeper's socket is told by a gap, with its number."""
-    assert await _sleep_and_wake(bus, nats_server, daemon, replica, lease=3, asleep=0) < 2
+    # A shorter lease might lapse on a machine at full load: then the session is the sleeper's again, with good reason.
+    assert await _sleep_and_wake(bus, nats_server, daemon, replica, lease=5, asleep=0) < 2
 
 
 @pytest.mark.long

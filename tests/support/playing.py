@@ -7,6 +7,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
+from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
@@ -86,7 +87,20 @@ async def world_at(
             yield World(stack, daemon)
 
 
-async def insist(work: Callable[[], Awaitable[T]]) -> T:
+class Trail(deque[tuple[float, str]]):
+    """What somebody did last, and when, for whoever asks why it took so long."""
+
+    def __init__(self) -> None:
+        super().__init__(maxlen=12)
+
+    def note(self, what: str) -> None:
+        self.append((time.monotonic(), what))
+
+    def since(self, began: float) -> str:
+        return ", ".join(f"{what} {at - began:+.1f}" for at, what in self)
+
+
+async def insist(work: Callable[[], Awaitable[T]], trail: Trail | None = None) -> T:
     """As a user's page does: what was lost on the way is asked again. The answer."""
     refused: TielineError | None = None
     try:
@@ -98,6 +112,8 @@ async def insist(work: Callable[[], Awaitable[T]]) -> T:
                     if exc.code not in _PASSING:
                         raise
                     refused = exc
+                    if trail is not None:
+                        trail.note(exc.code)
                 await asyncio.sleep(_AGAIN)
     except TimeoutError:
         raise AssertionError(f"for {_ENDED:g} s in vain: {refused}") from refused
@@ -115,6 +131,7 @@ class Player:
         self.session = ""
         self.asked: list[str] = []
         self.slowest = 0.0  # s from a prompt to its end
+        self.trail = Trail()
         self.late: Frontend | None = None
         self._looked = 0  # events of the front's that were looked at
         self._ended: set[int] = set()  # generations of turns
@@ -159,7 +176,9 @@ class Player:
         self.asked.append(text)
         payload = {"text": text, "client_message_id": message}
         while True:
-            told = await insist(lambda: self.front.ask("agent.prompt", self.session, **payload))
+            self.trail.note(f"{message} asked")
+            told = await insist(lambda: self.front.ask("agent.prompt", self.session, **payload), self.trail)
+            self.trail.note("accepted")
 
             def ended(generation: int = told["generation"]) -> bool:
                 self._look()
@@ -171,6 +190,7 @@ class Player:
             finally:
                 answering.cancel()
                 await asyncio.wait([answering])
+            self.trail.note("ended")
             if text in self.worker.prompts:
                 return
 
