@@ -124,25 +124,33 @@ async def _trouble(
 
 
 async def _kill(around: World, outcome: Outcome, seed: int) -> float:
-    """Any process, again and again; what keeps services alive starts it again. Returns when the last kill was."""
+    """Any process, again and again; what keeps services alive starts it again. Returns when the last kill was, which
+    takes a replica of each kind along: whatever the choice was before, no end is easier than another.
+    """
     chance = random.Random(seed)
     until = time.monotonic() + outcome.seconds
     names = list(around.stack.services)
     starting: dict[str, asyncio.Task[None]] = {}
-    last = time.monotonic()
     async with asyncio.TaskGroup() as group:
         while True:
             await asyncio.sleep(chance.uniform(0.3, 2.5))
-            if time.monotonic() > until:
-                return last
-            name = chance.choice(names)
-            if name in starting and not starting[name].done():
-                continue  # it is dead
+            enough = time.monotonic() > until
+            chosen = (
+                [chance.choice(around.stack.names(kind)) for kind in KINDS]
+                if enough
+                else [chance.choice(names)]
+            )
+            chosen = [name for name in chosen if name not in starting or starting[name].done()]  # not dead
+            if enough and len(chosen) < len(KINDS):
+                continue
             last = time.monotonic()
-            await around.stack.kill(name)
-            outcome.kills[name.partition("-")[0]] += 1
-            outcome.last = name
-            starting[name] = group.create_task(around.stack.start(name), name=f"start {name}")
+            for name in chosen:
+                await around.stack.kill(name)
+                outcome.kills[name.partition("-")[0]] += 1
+                starting[name] = group.create_task(around.stack.start(name), name=f"start {name}")
+            outcome.last = ", ".join(chosen)
+            if enough:
+                return last
 
 
 async def _write(player: Player, enough: asyncio.Future[float]) -> None:
