@@ -4,6 +4,7 @@ import asyncio
 import socket
 import subprocess
 import sys
+import threading
 import time
 
 import pytest
@@ -132,12 +133,17 @@ async def test_tasks_go_on_in_the_trace_that_started_them(found: Collector) -> N
 def test_a_collector_that_does_not_answer_does_not_hold_the_end_up(monkeypatch: pytest.MonkeyPatch) -> None:
     with socket.create_server(("127.0.0.1", 0)) as deaf:
         monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", f"http://127.0.0.1:{deaf.getsockname()[1]}")
+        monkeypatch.setenv("OTEL_EXPORTER_OTLP_TIMEOUT", "1")
         monkeypatch.setattr(tracing, "_LAST", 0.2)
         with tracing.sending("test", "1"):
             with tracing.begin("lost", parent=None):
                 pass
             began = time.monotonic()
         assert time.monotonic() - began < 5
+        for thread in threading.enumerate():  # what still tries would disturb other tests
+            if thread.name == "last spans":
+                thread.join(5)
+                assert not thread.is_alive()
 
 
 def test_an_address_without_the_extra_is_told_and_does_no_harm(
