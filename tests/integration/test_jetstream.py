@@ -241,6 +241,19 @@ async def test_sequences_rise_even_over_a_stream_made_anew(bus):
     assert [stored.seq async for stored in jetstream.read_all(bus, STREAM, EVENTS)] == [after]
 
 
+@pytest.mark.parametrize("update", [True, False])
+async def test_where_a_stream_begins_is_left_to_whoever_made_it(nats_server, bus, update):
+    """Two replicas that start at once both find nothing, and each makes it for its own time; nothing may be lost."""
+    kept = await put(bus, *["plan"] * 5)
+    later = streams.event_streams(StreamLimits(), kept[-1] + 1_000_000)
+    for config in later:
+        await jetstream.ensure_stream(bus, config, update=update)
+    await nats_server.restart(kill=True)
+    await bus.wait_connected()
+
+    assert [stored.seq async for stored in jetstream.read_all(bus, STREAM, EVENTS)] == kept
+
+
 async def test_what_is_stored_survives_a_restart_of_the_broker(nats_server, bus):
     await put(bus, "plan")
     await nats_server.restart(kill=True)

@@ -66,14 +66,22 @@ async def api(
     return value
 
 
-async def ensure_stream(bus: Bus, config: dict[str, Any]) -> None:
-    """Make a stream, or bring it up to `config`. Twice is as good as once. Raises StreamRefused, Unavailable."""
+async def ensure_stream(bus: Bus, config: dict[str, Any], *, update: bool = True) -> None:
+    """Make a stream, or bring it up to `config` (`update`: else what exists stays as it is). Twice is as good as once.
+    Where a stream begins is for whoever makes it to say. Raises StreamRefused, Unavailable.
+    """
     name = config["name"]
     made = await api(bus, subjects.stream_api("CREATE", name), config)
     if "error" not in made:
         return
-    changed = await api(bus, subjects.stream_api("UPDATE", name), config)
-    if error := changed.get("error"):
+    told = await api(bus, subjects.stream_api("INFO", name))
+    if "error" not in told:
+        if not update:
+            return
+        # The server takes a later beginning, and at its next start forgets all that was stored before it.
+        config = {**config, "first_seq": told["config"].get("first_seq", 0)}
+        told = await api(bus, subjects.stream_api("UPDATE", name), config)
+    if error := told.get("error"):
         if error.get("code") == 404:  # it is not there, and could not be made
             error = made["error"]
         if error.get("code") == 503:  # a cluster that has no leader yet

@@ -135,13 +135,8 @@ async def _patiently(work: Callable[[], Awaitable[None]]) -> None:
 
 async def _ensure(bus: Bus, limits: StreamLimits, update: bool) -> None:
     for config in _all(limits):
-        found = await _found(bus, config["name"])
-        if found is not None:
-            if not update:
-                continue
-            if "first_seq" in config:
-                config["first_seq"] = found.get("first_seq", 0)
-        await jetstream.ensure_stream(bus, config)
+        if update or await _found(bus, config["name"]) is None:
+            await jetstream.ensure_stream(bus, config, update=update)
 
 
 async def _look(bus: Bus) -> None:
