@@ -8,6 +8,8 @@ Rule 3: each turn has one end, and says nothing after it.
 Rule 4: a live viewer and a late one stand at the same place, and whatever the late one reads the live one got once,
         the same, or was told of.
 
+Rule 5: a newcomer, who is told only how things are, knows of each of them what the last event in the log says.
+
 Each function returns what is wrong, in words; nothing is wrong where it returns nothing.
 """
 
@@ -127,6 +129,16 @@ def agree(live: Sequence[Seen], late: Sequence[Seen]) -> list[str]:
         elif not any(first <= one.place <= last for first, last in told):
             wrong.append(f"{one.place} {one.type} is in the log and never reached the live viewer")
     return wrong
+
+
+def same_state(all: Sequence[Seen], newcomer: Sequence[Seen], types: Sequence[str]) -> list[str]:
+    """Rule 5, for the types whose last event is the whole state."""
+    said, known = ({one.type: one.body for one in viewer} for viewer in (all, newcomer))
+    return [
+        f"a newcomer takes {known.get(type)} for the last {type}, which is {said.get(type)}"
+        for type in types
+        if known.get(type) != said.get(type)
+    ]
 
 
 def _told(seen: Sequence[Seen]) -> list[tuple[tuple[int, int], tuple[int, int]]]:

@@ -13,12 +13,14 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from tieline import TielineError
+from tieline_protocol.cursor import Cursor, Position
+from tieline_protocol.frontend import VALUE_TYPES
 
 from tests.support import schedule
 from tests.support.frontend import Frontend
 from tests.support.link import Link
 from tests.support.nats_server import NatsServer
-from tests.support.oracle import agree, in_order, of_one_text, one_end_each, pieces
+from tests.support.oracle import agree, in_order, of_one_text, one_end_each, pieces, same_state
 from tests.support.schedule import Step
 from tests.support.stack import Stack
 from tests.support.watching import seen
@@ -133,6 +135,7 @@ class Player:
         self.slowest = 0.0  # s from a prompt to its end
         self.trail = Trail()
         self.late: Frontend | None = None
+        self.newcomer: Frontend | None = None
         self._looked = 0  # events of the front's that were looked at
         self._ended: set[int] = set()  # generations of turns
         self._open: list[dict[str, Any]] = []  # permissions, as the screen shows them
@@ -239,16 +242,25 @@ class Player:
 
         await self.front.wait(shown, _ENDED, last, _EVERY)
 
-    async def compare(self, late: Frontend) -> None:
-        """Let another viewer read all of it from the start."""
-        self.late = late
+    async def compare(self, late: Frontend, newcomer: Frontend) -> None:
+        """Let another viewer read all of it from the start, and a newcomer only how things are."""
+        self.late, self.newcomer = late, newcomer
         await late.watch(self.session, cursors=START)
-        await late.wait(lambda: late.cursors == self.front.cursors, _ENDED, "where the live viewer stands")
+        await newcomer.watch(self.session, cursors=dict.fromkeys(START, "snapshot"))
+        for viewer in (late, newcomer):
+            await viewer.wait(
+                lambda viewer=viewer: _places(viewer) == _places(self.front),  # type: ignore[misc]
+                _ENDED,
+                "where the live viewer stands",
+            )
 
     def wrong(self) -> list[str]:
         """What is wrong with what the viewers saw; nothing."""
         assert self.late is not None
+        assert self.newcomer is not None
         found = []
+        for log, types in VALUE_TYPES.items():
+            found += same_state(seen(self.late.events, log), seen(self.newcomer.events, log), types)
         for log, type, field, said in (
             ("agent", "message_chunk", "text", self.worker.said),
             ("workspace", "shell_output", "data", self.worker.shell),
@@ -264,6 +276,11 @@ class Player:
         if ran != self.asked:
             found.append(f"the agent was asked {ran}, the user asked {self.asked}")
         return found
+
+
+def _places(viewer: Frontend) -> dict[str, Position]:
+    """Where a viewer stands in each log."""
+    return {log: Cursor.parse(cursor).position for log, cursor in viewer.cursors.items()}
 
 
 @contextlib.asynccontextmanager
@@ -283,8 +300,10 @@ async def players(world: World, seeds: Sequence[int]) -> AsyncIterator[list[Play
 
 
 async def compare(world: World, played: Sequence[Player]) -> None:
-    """A late viewer for each."""
+    """A late viewer and a newcomer for each."""
     async with contextlib.AsyncExitStack() as stack:
         for player in played:
-            late = await stack.enter_async_context(world.stack.frontend(player.user))
-            await player.compare(late)
+            late, newcomer = [
+                await stack.enter_async_context(world.stack.frontend(player.user)) for _ in range(2)
+            ]
+            await player.compare(late, newcomer)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from tests.support.oracle import Seen, agree, in_order, of_one_text, one_end_each, pieces
+from tests.support.oracle import Seen, agree, in_order, of_one_text, one_end_each, pieces, same_state
 
 
 def log(*bodies: dict[str, Any] | str, epoch: int = 5, first: int = 1) -> list[Seen]:
@@ -138,3 +138,16 @@ def test_viewers_that_differ_are_found():
     ]
     assert "was" in agree(log(opening(), "x", "b"), late)[0]
     assert agree([], []) == []
+
+
+def test_a_newcomer_knows_how_things_are():
+    late = [
+        Seen(5, 2, {"type": "turn", "n": 1}),
+        Seen(5, 3, {"type": "turn", "n": 2}),
+        Seen(5, 4, {"type": "x"}),
+    ]
+
+    assert same_state(late, late[1:2], ("turn", "plan")) == []
+    assert same_state(late, [], ("plan",)) == []
+    assert "last turn" in same_state(late, late[:1], ("turn",))[0]
+    assert "last turn" in same_state(late, [], ("turn",))[0]
