@@ -161,7 +161,7 @@ async def play(turn: Turn, service: str, phase: str) -> float:
 
 @pytest.mark.parametrize(("service", "phase"), cases("streams", "gateway", "remotes", "agent"))
 async def test_a_turn_survives_the_death_of_any_service(stack: Stack, service: str, phase: str) -> None:
-    """B67, B69."""
+    """B67 (a, b), B69."""
     shutil.rmtree(stack.agent_state, ignore_errors=True)
     async with stack.frontend(f"user{next(_numbers)}") as front:
         session = await front.open()
@@ -193,7 +193,7 @@ async def test_a_turn_survives_the_death_of_any_service(stack: Stack, service: s
 
 @pytest.mark.parametrize("phase", phases("daemon")[:4])
 async def test_a_turn_whose_daemon_dies_ends_once_and_its_session_fails(stack: Stack, phase: str) -> None:
-    """B67 (c): what ran in it is gone, nobody's screen says "running" for ever, and the next session works."""
+    """B66 (b), B67 (c): what ran in it is gone, nobody's screen says "running" for ever, and the next session works."""
     async with stack.frontend(f"user{next(_numbers)}") as front:
         session = await front.open()
         await front.watch(session, cursors={"agent": "start", "workspace": "start"})

@@ -317,6 +317,7 @@ async def test_a_short_break_of_the_agent_socket_does_not_end_the_turn(
 
 
 async def test_an_agent_socket_that_stays_away_ends_the_turn(user: Frontend, daemon: Agentctl) -> None:
+    """B66 (b): the next prompt is refused with a reason."""
     await user.command("agent.prompt", {"text": "x"})
     daemon.script.refuse["agent"] = (503, {"error": "away"})
     daemon.agent[0].abort()

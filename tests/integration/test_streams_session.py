@@ -361,6 +361,7 @@ async def test_cancel_that_the_daemon_ignores_ends_the_turn_in_time(user: Fronte
 
 
 async def test_an_agent_that_exits_ends_the_turn_once(user: Frontend, daemon: Agentctl) -> None:
+    """B66 (a, c): of all that tells of it, the first counts."""
     await user.command("agent.prompt", {"text": "x"})
     exit = event("error", error="Agent process exited with code 1: boom", data={"exit_code": 1})
     agent(daemon).send(exit, event("error", error="prompt failed", prompt_generation=1))
