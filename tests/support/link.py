@@ -46,6 +46,7 @@ class Link:
         self._pairs: dict[asyncio.Task[None], Connection] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self._server: asyncio.Server | None = None
+        self._held: socket.socket | None = None  # keeps the port ours while nothing is accepted
 
     @property
     def open(self) -> int:
@@ -54,8 +55,12 @@ class Link:
     async def up(self) -> None:
         """Accept (again), on the same port as before."""
         assert self._server is None, "already up"
+        if self._held is None:
+            self._held = socket.socket()
+            self._held.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            self._held.bind((self.host, self.port))
+            self.port = self._held.getsockname()[1]
         self._server = await asyncio.start_server(self._accept, self.host, self.port, limit=65_536)
-        self.port = self._server.sockets[0].getsockname()[1]
 
     async def down(self, *, rst: bool = True) -> None:
         """Refuse new connections and cut those that are open."""
@@ -163,6 +168,8 @@ class Link:
         await asyncio.sleep(0)  # a connection that was accepted a moment ago gets its handler
         passing = list(self._pairs.values())
         await self.down()
+        if self._held is not None:
+            self._held.close()
         tasks = list(self._tasks)
         for task in tasks:
             task.cancel()
