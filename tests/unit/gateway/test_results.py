@@ -7,7 +7,7 @@ from typing import Any
 
 import orjson
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from tieline_gateway import results
 from tieline_gateway.results import Told
@@ -177,6 +177,7 @@ def test_a_call_that_is_only_quoted_is_not_shown() -> None:
     ]
 
 
+@example("0\r")
 @given(st.text() | st.binary().map(lambda raw: raw.decode("latin-1")))
 def test_any_text_is_read_or_refused(text: str) -> None:
     """B15"""

@@ -36,6 +36,8 @@ _USUAL = '{"type":"notification","action":"remote-call-result","payload":{"reque
 _NEXT = '","result":'
 _REQUEST = re.compile(r"[A-Za-z0-9_-]{1,140}\Z")
 
+_SPACE = " \t\r\n"  # JSON's own; it is no part of a value
+
 _scan = json.JSONDecoder().raw_decode
 _blank = re.compile(r"[ \t\r\n]*")
 
@@ -60,7 +62,7 @@ def quickly(text: str) -> Told | None:
         end = text.find('"', len(_USUAL))
         request_id = text[len(_USUAL) : end]
         if text.startswith(_NEXT, end) and text.endswith("}}") and _REQUEST.match(request_id):
-            raw = text[end + len(_NEXT) : -2].encode()
+            raw = text[end + len(_NEXT) : -2].strip(_SPACE).encode()
             return Told(request_id, "result", raw) if _refused(raw) is None else None
     match = _BEFORE.match(text)
     if match is None or not text.endswith("}}"):
@@ -71,7 +73,7 @@ def quickly(text: str) -> Told | None:
         return None
     if (id is None) != (kind == "notification"):
         return None
-    raw = text[match.end() : -2].encode()
+    raw = text[match.end() : -2].strip(_SPACE).encode()
     return Told(match["request"], "result", raw, id) if _refused(raw) is None else None
 
 
