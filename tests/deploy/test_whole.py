@@ -5,6 +5,7 @@ import json
 import os
 import re
 from collections import defaultdict
+from typing import Any
 
 import httpx
 import pytest
@@ -98,7 +99,8 @@ async def test_an_operator_sees_every_service_and_reads_a_log(cluster: Deploymen
     assert asked
 
 
-async def test_the_tieline_command_looks_at_the_cluster_as_the_operator(cluster: Deployment) -> None:
+async def run_tieline(cluster: Deployment, *words: str) -> Any:
+    """What the command says as the operator, as JSON. It must succeed."""
     settings = cluster.settings("operator")
     env = {
         "TIELINE_NATS_URL": settings.url,
@@ -106,21 +108,33 @@ async def test_the_tieline_command_looks_at_the_cluster_as_the_operator(cluster:
         "TIELINE_NATS_PASSWORD": settings.password or "",
         "TIELINE_NATS_INBOX_PREFIX": settings.inbox_prefix,
     }
+    process = await asyncio.create_subprocess_exec(
+        *(manifests.tool("tieline"), *words, "--output", "json"),
+        env={**os.environ, **env, "HOME": str(cluster.directory)},
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.STDOUT,
+    )
+    output, _ = await process.communicate()
+    assert process.returncode == 0, f"{words}: {output.decode()}"
+    return json.loads(output)
 
-    async def run(command: str) -> tuple[str, int | None, str]:
-        process = await asyncio.create_subprocess_exec(
-            *(manifests.tool("tieline"), command, "--output", "json"),
-            env={**os.environ, **env, "HOME": str(cluster.directory)},
-            stdout=asyncio.subprocess.PIPE,
-            stderr=asyncio.subprocess.STDOUT,
-        )
-        output, _ = await process.communicate()
-        return command, process.returncode, output.decode()
 
+async def test_the_tieline_command_looks_at_the_cluster_as_the_operator(cluster: Deployment) -> None:
     commands = ("services", "sessions", "threads", "remotes", "streams", "leases", "connections", "subjects")
-    for command, code, output in await asyncio.gather(*map(run, commands)):
-        assert code == 0, f"{command}: {output}"
-        assert json.loads(output) is not None
+    for told in await asyncio.gather(*(run_tieline(cluster, command) for command in commands)):
+        assert told is not None
+
+
+async def test_the_operator_sees_how_far_the_logs_of_a_session_are(cluster: Deployment) -> None:
+    async with cluster.frontend() as front:
+        session = await front.open(workspace="seen", title="Seen")
+        logs = (await run_tieline(cluster, "session", session))["logs"]
+        await front.ask("session.close", session)
+
+    assert {log: (one["by"], one["lag"]) for log, one in logs.items()} == {
+        "agent": ("owner", 0),
+        "workspace": ("owner", 0),
+    }
 
 
 async def test_a_service_that_comes_back_recovers_what_it_owned(cluster: Deployment) -> None:

@@ -31,6 +31,13 @@ def test_an_operator_makes_no_request_to_a_service(kind: str) -> None:
     assert "operator" not in users_who(permissions.publishes, EXAMPLES[kind])
 
 
+def test_an_operator_may_ask_an_owner_how_far_its_logs_are_and_nothing_else() -> None:
+    granted = [one for one in permissions.publishes("operator") if one.startswith("tieline.")]
+
+    assert "operator" in users_who(permissions.publishes, subjects.command("ann", "s1", subjects.HEAD))
+    assert granted == [subjects.ALL_HEADS]
+
+
 def test_an_earlier_owner_may_tell_its_successor_what_it_found_and_nothing_else() -> None:
     assert "streams" in users_who(permissions.publishes, subjects.command("ann", "s1", subjects.FOUND))
     assert "streams" not in users_who(permissions.publishes, subjects.command("ann", "s1", "agent.prompt"))

@@ -114,10 +114,11 @@ PARTS = {
         declares=ALL_STREAMS,
         remakes=_kept(subjects.BUCKET_OWNERS),
     ),
-    # A person with the `tieline` command: sees, and is no party to any request between services. Where daemons are
-    # and what opens them (the bucket of instances) is not theirs to read.
+    # A person with the `tieline` command: sees, and hears no request of anybody. How far a log is only its owner knows,
+    # and that question changes nothing. Where daemons are and what opens them (the bucket of instances) is not theirs
+    # to read.
     "operator": Part(
-        asks=(subjects.ALL_SERVICE_VERBS,),
+        asks=(subjects.ALL_SERVICE_VERBS, subjects.ALL_HEADS),
         hears=(subjects.ALL_EVENTS,),
         reads=(
             *(subjects.STREAM_AGENT, subjects.STREAM_WORKSPACE),

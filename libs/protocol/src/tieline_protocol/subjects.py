@@ -289,6 +289,7 @@ def service_verb(verb: str, name: str = "", id: str = "") -> str:
 
 ALL_FOUND = "tieline.command.*.*.found"
 ALL_COMMANDS = "tieline.command.*.*.>"
+ALL_HEADS = f"tieline.command.*.*.{HEAD}"
 ALL_CONNECTIONS = "tieline.connection.*.*.*"
 ALL_CALLS = "tieline.call.*.*.*"
 ALL_SERVICE_VERBS = "$SRV.>"
