@@ -53,9 +53,11 @@ class Link:
         return len(self._pairs)
 
     async def up(self) -> None:
-        """Accept (again), on the same port as before."""
+        """Accept (again), on the same port as before, or on another one where `port` was set to 0 meanwhile."""
         assert self._server is None, "already up"
-        if self._held is None:
+        if self._held is None or not self.port:
+            if self._held is not None:
+                self._held.close()
             self._held = socket.socket()
             self._held.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             self._held.bind((self.host, self.port))
