@@ -113,6 +113,17 @@ def test_a_call_for_programs(tieline: Command, desk: str) -> None:
     assert tieline("call", desk, "note", "text=x", "-o", "json").json == "noted: x"
 
 
+def test_a_call_belongs_to_the_trace_that_the_environment_names(tieline: Command) -> None:
+    module = "from tieline import tracing\n\n\ndef trace() -> str | None:\n    return tracing.current()\n"
+    (tieline.home / "traced.py").write_text(module)
+    trace = "0af7651916cd43dd8448eb211c80319c"
+    with tieline.started("serve", "traced") as served:
+        served.until(b"traced serves")
+        told = tieline.with_env(TRACEPARENT=f"00-{trace}-b7ad6b7169203331-01")("call", "traced", "trace")
+
+    assert told.text.startswith(f"00-{trace}-")
+
+
 def test_serve_tells_of_calls_and_of_who_takes_over(tieline: Command) -> None:
     with tieline.started("serve", "desk:add,note", "--name", "mine") as first:
         first.until(b"mine serves add, note")

@@ -1,12 +1,13 @@
 """Turns of the real example agent, as a backend sees them on the agent stream."""
 
 import asyncio
+import json
 import os
 from pathlib import Path
 
 import pytest
 
-from tests.support.agent_rig import EXAMPLE_AGENT, agent_rig
+from tests.support.agent_rig import EXAMPLE_AGENT, RAW_AGENT, agent_rig, steps
 from tests.support.eventually import eventually
 
 pytestmark = pytest.mark.timeout(30)
@@ -395,3 +396,25 @@ async def test_a_command_that_does_not_exist_is_a_clear_error(tmp_path: Path):
             await rig.agent.start()
         assert rig.agent.status()["agent_status"] == "error"
         await asyncio.wait_for(rig.agent.stop(), 1)
+
+
+async def test_an_agent_and_what_it_asks_the_backend_for_belong_to_the_trace_of_the_prompt(tmp_path: Path):
+    trace = {"traceparent": "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"}
+    text = steps({"meta": True}, {"cancel": True}, {"end": {"stopReason": "cancelled"}})
+    async with agent_rig(tmp_path, *RAW_AGENT) as rig:
+        await rig.agent.start()
+        async with rig.backend() as backend:
+            await backend.opened()
+            payload = {"text": text, "prompt_generation": 1}
+            await (await backend.send("agent.prompt", payload, metadata=trace))
+            await backend.until("message_chunk")
+            asked = asyncio.create_task(rig.agent.mcp_request("mcp.x", {}))
+            came = await backend.until("request")
+            await backend.do("agent.cancel")
+            await backend.prompt(steps({"meta": True}, {"end": {"stopReason": "end_turn"}}), 2)
+            await backend.until("complete", 2)
+            asked.cancel()
+            await asyncio.wait([asked])
+
+    assert [event["text"] for event in backend.of("message_chunk")] == [json.dumps(trace), "null"]
+    assert came["metadata"] == trace

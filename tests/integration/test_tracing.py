@@ -184,7 +184,9 @@ async def test_a_coding_agents_call_belongs_to_the_prompt_that_it_works_on(stack
         await front.ask("session.subscribe", {"session_id": session})
         text = f'tool box__echo {{"value": "{SECRET}"}}'
         await asked(front, trace, "agent.prompt", {"session_id": session, "text": text})
-        found = await spans(stack, trace, "execute_tool echo", "remote-call", "agentctl agent.prompt")
+        found = await spans(
+            stack, trace, "execute_tool echo", "remote-call", "agentctl agent.prompt", "invoke_agent"
+        )
         opened = await spans(stack, opening, "agentctl agent.session.new", "session.open")
         await asked(front, "4" * 32, "session.close", {"session_id": session})
 
@@ -193,19 +195,27 @@ async def test_a_coding_agents_call_belongs_to_the_prompt_that_it_works_on(stack
         ("streams", "agent.prompt"),
         ("streams", "agentctl agent.prompt"),
     ]
-    call = only(found, "remote-call")
+    call, worked = only(found, "remote-call"), only(found, "invoke_agent")
     assert path(found, call) == [
         ("gateway", "agent.prompt"),
         ("streams", "agent.prompt"),
+        ("streams", "agentctl agent.prompt"),
+        ("agentctl", "agent.prompt"),
+        ("agentctl", "invoke_agent"),
         ("streams", "execute_tool echo"),
         ("remotes", "remote-call"),
     ]
+    assert worked.attributes["gen_ai.operation.name"] == "invoke_agent"
+    assert worked.attributes["gen_ai.response.finish_reasons"] == ["end_turn"]
+    assert worked.ended > call.ended  # as long as the agent works, not only until it has the prompt
     [frame] = came
     assert frame["metadata"]["traceparent"] == f"00-{trace}-{call.id}-01"
     # What it takes to open a session is told too, and ends with it.
     names = [name for _, name in path(opened, only(opened, "agentctl agent.session.new"))]
     assert names == ["session.open", "streams.open", "agentctl agent.session.new"]
     assert {"agentctl configure", "agentctl start"} <= {span.name for span in opened}
+    daemon = {span.name for span in opened if span.service == "tieline-agentctl"}
+    assert {"POST /api/v1/start", "agent.session.new"} <= daemon
     assert {span.kind for span in opened if span.name.startswith("agentctl ")} == {"client"}
 
 

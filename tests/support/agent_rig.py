@@ -48,11 +48,11 @@ class Backend:
         """The whole answering envelope."""
         return await (await self.send(action, payload))
 
-    async def send(self, action: str, payload: Any = None) -> asyncio.Future[dict[str, Any]]:
-        """The request is written; the future is its answer."""
+    async def send(self, action: str, payload: Any = None, **more: Any) -> asyncio.Future[dict[str, Any]]:
+        """The request is written; the future is its answer. `more`: further members of the envelope."""
         id = f"q{next(self._ids)}"
         answer = self._answers[id] = asyncio.get_running_loop().create_future()
-        frame = {"id": id, "type": "request", "action": action, "payload": payload}
+        frame = {"id": id, "type": "request", "action": action, "payload": payload, **more}
         await self.socket.send(orjson.dumps(frame).decode())
         return answer
 

@@ -1,9 +1,10 @@
 """An ACP agent in plain JSON that does exactly what a prompt's text says: a JSON list of steps.
 
-Steps: {"send": message}, {"line": text as it is}, {"update": update}, {"ask": id, tool?}, {"answer": id} waits for that
-answer and says it, {"cancel": true} waits for a cancel, {"heard": true} says which methods came so far,
-{"sleep": s}, {"end": result}, {"error": {...}}, {"exit": code}, {"close": true} closes stdout and stdin but lives on,
-{"child": seconds} leaves a child behind and says its pid. Environment RAW_AGENT: JSON of answers by method.
+Steps: {"send": message}, {"line": text as it is}, {"update": update}, {"ask": id, tool?}, {"answer": id} waits for
+that answer and says it, {"cancel": true} waits for a cancel, {"heard": true} says which methods came so far, {"meta":
+true} what the prompt's `_meta` was, {"sleep": s}, {"end": result}, {"error": {...}}, {"exit": code}, {"close": true}
+closes stdout and stdin but lives on, {"child": seconds} leaves a child behind and says its pid. Environment
+RAW_AGENT: JSON of answers by method.
 """
 
 import json
@@ -54,7 +55,7 @@ def wait(condition: Callable[[], bool]) -> None:
         changed.wait_for(condition, 30)
 
 
-def carry_out(id: object, steps: list[dict[str, Any]]) -> None:
+def carry_out(id: object, steps: list[dict[str, Any]], meta: object) -> None:
     before = heard.count("session/cancel")
     for step in steps:
         match step:
@@ -86,6 +87,8 @@ def carry_out(id: object, steps: list[dict[str, Any]]) -> None:
                 wait(lambda: heard.count("session/cancel") > before)
             case {"heard": _}:
                 say(" ".join(heard))
+            case {"meta": _}:
+                say(json.dumps(meta))
             case {"sleep": seconds}:
                 time.sleep(float(seconds))
             case {"child": seconds}:
@@ -114,7 +117,8 @@ def main() -> None:
             changed.notify_all()
         if method == "session/prompt":
             steps = json.loads(message["params"]["prompt"][0]["text"])
-            threading.Thread(target=carry_out, args=(message["id"], steps), daemon=True).start()
+            told = (message["id"], steps, message["params"].get("_meta"))
+            threading.Thread(target=carry_out, args=told, daemon=True).start()
         elif method is not None and "id" in message:
             answer = ANSWERS.get(method)
             for before in ANSWERS.get(f"before {method}", []):

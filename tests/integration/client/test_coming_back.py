@@ -45,8 +45,8 @@ class Gateway:
     def requests(self, action: str) -> list[dict[str, Any]]:
         return [frame["payload"] for frame in self.asked if frame["action"] == action]
 
-    async def say(self, action: str, payload: dict[str, Any]) -> None:
-        frame = {"type": "notification", "action": action, "payload": payload}
+    async def say(self, action: str, payload: dict[str, Any], **more: Any) -> None:
+        frame = {"type": "notification", "action": action, "payload": payload, **more}
         await self.sockets[-1].send(json.dumps(frame))
 
     async def event(self, cursor: str, type: str) -> None:
@@ -264,6 +264,25 @@ async def test_what_cannot_be_called_or_told_is_an_error_of_that_call_alone(
     async with client.serve(weather()):
         await gateway.say("remote-call", called(function, args))
         assert (await gateway.heard.get())["payload"]["code"] == code
+
+
+async def test_what_a_function_asks_for_belongs_to_the_trace_of_its_call(
+    gateway: Gateway, client: Client
+) -> None:
+    trace = {"traceparent": "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"}
+    remote = Remote("weather")
+
+    @remote.function
+    async def look() -> None:
+        await client.request("session.list")
+
+    async with client.serve(remote):
+        await gateway.say("remote-call", called("look"), metadata=trace)
+        await gateway.heard.get()
+
+    told = {frame["action"]: frame.get("metadata") for frame in gateway.asked}
+    assert told["session.list"] == trace
+    assert told["auth"] is told["remote-connect"] is told["remote-disconnect"] is None
 
 
 async def test_progress_and_cancellation_reach_the_function(gateway: Gateway, client: Client) -> None:

@@ -19,9 +19,12 @@ JSON = st.recursive(
     st.text(),
     st.dictionaries(st.text(), JSON, max_size=3),
     st.none() | st.text(),
+    st.none() | st.text(),
 )
-def test_what_was_encoded_is_decoded(kind: Any, action: str, payload: dict[str, Any], id: str | None) -> None:
-    frame = Frame(kind, action, payload, id)
+def test_what_was_encoded_is_decoded(
+    kind: Any, action: str, payload: dict[str, Any], id: str | None, traceparent: str | None
+) -> None:
+    frame = Frame(kind, action, payload, id, traceparent)
 
     again = frames.decode(frames.encode(frame))
 

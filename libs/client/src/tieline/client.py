@@ -13,6 +13,7 @@ import random
 from collections.abc import AsyncIterator, Callable, Sequence
 from typing import Any, Self
 
+from tieline import tracing
 from tieline.calls import MadeCalls, OnProgress
 from tieline.connection import FIRST_WAIT, MOST_WAIT, TIMEOUT, Connection, Told, dial, insist
 from tieline.errors import Disconnected, TielineError
@@ -100,7 +101,7 @@ class Client:
     ) -> dict[str, Any]:
         connection = self._connection if self._up.is_set() else await self._connected(timeout)
         assert connection is not None
-        return await connection.request(action, payload, timeout, told)
+        return await connection.request(action, payload, timeout, told, tracing.current())
 
     async def authenticate(self, token: str) -> None:
         """A new token, before the present one expires; also for the connections to come."""

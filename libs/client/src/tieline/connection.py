@@ -49,11 +49,17 @@ class Connection:
         return len(self._pending)
 
     async def request(
-        self, action: str, payload: dict[str, Any], timeout: float, told: Told | None = None
+        self,
+        action: str,
+        payload: dict[str, Any],
+        timeout: float,
+        told: Told | None = None,
+        traceparent: str | None = None,
     ) -> dict[str, Any]:
         """The answer's payload. Raises TielineError with the server's code, `timeout`, or Disconnected.
 
         `told` gets it before anything is heard that the server said after it; whoever awaits it may be late.
+        `traceparent`: what it is a part of.
         """
         if self._gone is not None:
             raise self._gone
@@ -62,7 +68,7 @@ class Connection:
         self._pending[id] = (future, told)
         try:
             async with asyncio.timeout(timeout):
-                await self._send(Frame("request", action, payload, id))
+                await self._send(Frame("request", action, payload, id, traceparent))
                 return await future
         except TimeoutError as exc:
             raise TielineError("timeout", f"no answer to {action} within {timeout:g} s") from exc

@@ -22,6 +22,7 @@ class Frame:
     action: str
     payload: dict[str, Any]
     id: str | None = None
+    traceparent: str | None = None
 
 
 def encode(frame: Frame) -> bytes:
@@ -29,6 +30,8 @@ def encode(frame: Frame) -> bytes:
     value: dict[str, Any] = {"type": frame.kind, "action": frame.action, "payload": frame.payload}
     if frame.id is not None:
         value["id"] = frame.id
+    if frame.traceparent is not None:
+        value["metadata"] = {"traceparent": frame.traceparent}
     try:
         return orjson.dumps(value)
     except TypeError:  # orjson takes neither lone surrogates nor numbers above 64 bits
@@ -50,9 +53,12 @@ def decode(text: bytes) -> Frame | None:
     action = value.get("action")
     payload = value.get("payload")
     id = value.get("id")
+    metadata = value.get("metadata")
+    trace = metadata.get("traceparent") if isinstance(metadata, dict) else None
     if kind not in _KINDS or not isinstance(action, str | None) or not isinstance(id, str | None):
         return None
-    return Frame(kind, action or "", payload if isinstance(payload, dict) else {}, id)
+    told = payload if isinstance(payload, dict) else {}
+    return Frame(kind, action or "", told, id, trace if isinstance(trace, str) else None)
 
 
 def error(payload: dict[str, Any]) -> TielineError:

@@ -9,6 +9,7 @@ from typing import Any
 import orjson
 from pydantic_core import to_jsonable_python
 
+from tieline import tracing
 from tieline.errors import Disconnected, TielineError
 from tieline.frames import Frame
 from tieline.remote import Call, Remote
@@ -51,14 +52,16 @@ class Calls:
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self._calls: dict[str, Call] = {}
 
-    def called(self, served: Served | None, payload: dict[str, Any]) -> None:
-        """A call has come."""
+    def called(self, served: Served | None, payload: dict[str, Any], traceparent: str | None = None) -> None:
+        """A call has come, as a part of that trace."""
         request_id = str(payload.get("requestId", ""))
         if request_id in self._tasks:
             return
         loop = asyncio.get_running_loop()
         call = Call(request_id, int(payload.get("deadline_ms", 0)), self._progress, loop)
-        task = asyncio.create_task(self._answer(served, payload, call), name=f"remote call {request_id}")
+        task = asyncio.create_task(
+            self._answer(served, payload, call, traceparent), name=f"remote call {request_id}"
+        )
         self._tasks[request_id] = task
         self._calls[request_id] = call
         task.add_done_callback(lambda _: self._done(request_id))
@@ -90,8 +93,11 @@ class Calls:
         except Disconnected:
             pass  # the call is cancelled in a moment
 
-    async def _answer(self, served: Served | None, payload: dict[str, Any], call: Call) -> None:
-        told = await self._run(served, payload, call)
+    async def _answer(
+        self, served: Served | None, payload: dict[str, Any], call: Call, traceparent: str | None
+    ) -> None:
+        with tracing.within(traceparent):
+            told = await self._run(served, payload, call)
         try:
             await self._notify("remote-call-result", {"requestId": call.request_id, **told})
         except Disconnected:
@@ -153,7 +159,8 @@ class Serving:
         payload = frame.payload
         match frame.action:
             case "remote-call":
-                self.calls.called(self._served.get(payload.get("remotename", "")), payload)
+                served = self._served.get(payload.get("remotename", ""))
+                self.calls.called(served, payload, frame.traceparent)
             case "remote-call-cancel":
                 self.calls.cancelled(payload.get("requestId", ""))
             case "remote-replaced":

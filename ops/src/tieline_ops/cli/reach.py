@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import os
 from collections.abc import AsyncIterator, Callable, MutableMapping
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -63,8 +64,11 @@ async def bus(place: Place, patience: float = CONNECT) -> AsyncIterator[Bus]:
 
 @contextlib.asynccontextmanager
 async def client(place: Place, user: str = "") -> AsyncIterator[Client]:
-    """A connection to the system's gateway. Raises Problem, TielineError."""
-    from tieline import Client, TielineError
+    """A connection to the system's gateway; what is asked belongs to the trace in TRACEPARENT, if any.
+
+    Raises Problem, TielineError.
+    """
+    from tieline import Client, TielineError, tracing
 
     url = place.gateway_url
     opening = Client(url, place.token(user), connect_timeout=CONNECT)
@@ -76,7 +80,8 @@ async def client(place: Place, user: str = "") -> AsyncIterator[Client]:
         message = getattr(exc, "message", str(exc))
         raise Problem(f"the gateway cannot be reached at {url}: {message}", Exit.UNAVAILABLE) from exc
     try:
-        yield opening
+        with tracing.within(os.environ.get("TRACEPARENT")):
+            yield opening
     finally:
         await opening.close()
 

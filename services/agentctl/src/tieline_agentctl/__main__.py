@@ -8,7 +8,7 @@ from pathlib import Path
 import structlog
 import uvloop
 
-from tieline_agentctl import app, config, logs
+from tieline_agentctl import app, config, logs, tracing
 
 
 def _token(file: str | None) -> str:
@@ -27,7 +27,8 @@ def main() -> None:
         raise SystemExit(2) from exc
     logs.set_up(settings.log_level, settings.log_format)
     try:
-        uvloop.run(app.main(settings))
+        with tracing.sending():
+            uvloop.run(app.main(settings))
     except OSError as exc:
         structlog.get_logger().error("cannot start", error=str(exc))
         raise SystemExit(1) from exc

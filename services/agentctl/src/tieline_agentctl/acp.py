@@ -159,12 +159,20 @@ class Acp:
         )
 
     async def prompt(
-        self, session_id: str, content: list[dict[str, Any]], written: Callable[[], None]
+        self,
+        session_id: str,
+        content: list[dict[str, Any]],
+        written: Callable[[], None],
+        traceparent: str | None,
     ) -> dict[str, Any]:
-        """Returns at the end of the turn; `written` is called once the agent has the prompt in its pipe."""
+        """Returns at the end of the turn; `written` is called once the agent has the prompt in its pipe.
+
+        The agent hears of the trace as the protocol says: `_meta.traceparent`.
+        """
+        meta = {} if traceparent is None else {"traceparent": traceparent}
         token = _written.set(written)
         try:
-            return await _answer(self._connection.prompt(session_id=session_id, prompt=cast(Any, content)))
+            return await _answer(self._connection.prompt(session_id, cast(Any, content), **meta))
         finally:
             _written.reset(token)
 

@@ -229,4 +229,6 @@ class Agent:
 
     async def mcp_request(self, action: str, payload: Any) -> Any:
         """Ask the backend; `McpFailed` of mcp_tunnel.py when it refuses or will not answer."""
-        return await self._tunnel.request(action, payload)
+        conversation = self._conversation
+        traceparent = conversation.turns.traceparent if conversation else None
+        return await self._tunnel.request(action, payload, traceparent)

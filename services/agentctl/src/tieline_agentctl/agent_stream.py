@@ -11,7 +11,7 @@ from typing import Any
 import structlog
 from starlette.websockets import WebSocket, WebSocketDisconnect
 
-from tieline_agentctl import envelope
+from tieline_agentctl import envelope, tracing
 from tieline_agentctl.envelope import BadFrame, Envelope, RequestFailed
 from tieline_agentctl.event_queue import EventQueue
 from tieline_agentctl.mcp_tunnel import McpTunnel
@@ -124,7 +124,8 @@ class AgentStream:
             return envelope.error(asked, failure, self._timestamp())
         self._requests += 1
         try:
-            payload = await self._carry_out(asked)
+            with tracing.work(asked.action, "server", asked.traceparent, _rpc(asked)):
+                payload = await self._carry_out(asked)
         except RequestFailed as failure:
             return envelope.error(asked, failure, self._timestamp())
         except Exception as error:  # the one border where a mistake of ours becomes an answer
@@ -134,3 +135,7 @@ class AgentStream:
         finally:
             self._requests -= 1
         return envelope.response(asked, payload, self._timestamp())
+
+
+def _rpc(asked: Envelope) -> dict[str, str]:
+    return {"rpc.system": "agentctl", "rpc.method": asked.action}

@@ -45,6 +45,7 @@ class Envelope:
     type: str
     action: str
     payload: Any = field(default=None)
+    traceparent: str | None = None
 
 
 def decode(text: str | bytes) -> Envelope:
@@ -66,14 +67,16 @@ def decode(text: str | bytes) -> Envelope:
         isinstance(metadata, dict) and all(isinstance(value, str) for value in metadata.values())
     ):
         raise BadFrame("metadata is not a map of strings")
+    trace = (metadata or {}).get("traceparent")
     return Envelope(
-        frame.get("id") or "", frame.get("type") or "", frame.get("action") or "", frame.get("payload")
+        frame.get("id") or "", frame.get("type") or "", frame.get("action") or "", frame.get("payload"), trace
     )
 
 
-def request(id: str, action: str, payload: Any, timestamp: str) -> bytes:
-    """A request of ours to the peer."""
-    return _encode(id, "request", action, payload, timestamp)
+def request(id: str, action: str, payload: Any, timestamp: str, traceparent: str | None = None) -> bytes:
+    """A request of ours to the peer; `traceparent` says what it is a part of."""
+    metadata = {} if traceparent is None else {"metadata": {"traceparent": traceparent}}
+    return _encode(id, "request", action, payload, timestamp, **metadata)
 
 
 def response(asked: Envelope, payload: Any, timestamp: str) -> bytes:
@@ -89,9 +92,9 @@ def error(asked: Envelope, failure: RequestFailed, timestamp: str) -> bytes:
     return _encode(asked.id, "error", asked.action, payload, timestamp)
 
 
-def _encode(id: str, type: str, action: str, payload: Any, timestamp: str) -> bytes:
+def _encode(id: str, type: str, action: str, payload: Any, timestamp: str, **more: Any) -> bytes:
     return jsontext.dumps(
-        {"id": id, "type": type, "action": action, "payload": payload, "timestamp": timestamp}
+        {"id": id, "type": type, "action": action, "payload": payload, "timestamp": timestamp, **more}
     )
 
 

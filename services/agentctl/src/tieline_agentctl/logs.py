@@ -6,12 +6,21 @@ from typing import Any
 
 import structlog
 
+from tieline_agentctl import tracing
+
 LEVELS = {"debug": 10, "info": 20, "warn": 30, "warning": 30, "error": 40}
+
+
+def _traced(_: object, __: str, event: structlog.typing.EventDict) -> structlog.typing.EventDict:
+    if (trace := tracing.trace_id(tracing.current())) is not None:
+        event.setdefault("trace", trace)
+    return event
 
 
 def set_up(level: str = "info", form: str = "json") -> None:
     shared: list[Any] = [
         structlog.contextvars.merge_contextvars,
+        _traced,
         structlog.stdlib.add_log_level,
         structlog.processors.TimeStamper(fmt="iso", utc=True),
     ]

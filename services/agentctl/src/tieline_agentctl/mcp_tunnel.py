@@ -32,8 +32,8 @@ class McpTunnel:
         self._timestamp = timestamp
         self._pending: dict[str, asyncio.Future[Any]] = {}
 
-    async def request(self, action: str, payload: Any) -> Any:
-        """The payload of the backend's response; McpFailed."""
+    async def request(self, action: str, payload: Any, traceparent: str | None = None) -> Any:
+        """The payload of the backend's response; McpFailed. `traceparent`: what it is a part of."""
         try:
             async with asyncio.timeout(SEND_PATIENCE):
                 await self._events.room()
@@ -42,7 +42,7 @@ class McpTunnel:
         id = str(uuid.uuid4())
         answer: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
         self._pending[id] = answer
-        frame = envelope.request(id, action, payload, self._timestamp())
+        frame = envelope.request(id, action, payload, self._timestamp(), traceparent)
         self._events.put(frame)
         try:
             return await answer

@@ -10,6 +10,8 @@ from typing import Any
 
 import structlog
 
+from tieline_agentctl import tracing
+
 log = structlog.get_logger()
 
 
@@ -21,7 +23,7 @@ class Scope:
 
     def spawn(self, work: Coroutine[Any, Any, Any], name: str) -> asyncio.Task[Any]:
         """Start a task that lives no longer than this scope."""
-        task = asyncio.get_running_loop().create_task(work, name=name)
+        task = asyncio.get_running_loop().create_task(work, name=name, context=tracing.apart())
         self._tasks.add(task)
         task.add_done_callback(self._done)
         return task

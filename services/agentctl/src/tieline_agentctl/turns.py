@@ -9,6 +9,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from typing import Any
 
+from tieline_agentctl import tracing
 from tieline_agentctl.acp import Acp, AcpFailed, AgentGone
 from tieline_agentctl.acp_shapes import text, usage
 from tieline_agentctl.event_queue import EventQueue
@@ -28,6 +29,7 @@ class _Run:
     """A prompt that the agent has or is about to get."""
 
     session_id: str
+    traceparent: str | None
     written: asyncio.Event = field(default_factory=asyncio.Event)
     ended: asyncio.Event = field(default_factory=asyncio.Event)
 
@@ -65,7 +67,7 @@ class Turns:
         """Take a prompt; TooManyWaiting. Permissions that are open belong to the past."""
         start = self.prompts.submitted(prompt, can_queue)
         self._hooks.cancel_permissions()
-        self._runs[prompt] = _Run(session_id)
+        self._runs[prompt] = _Run(session_id, tracing.current())
         if start:
             self._start(prompt)
 
@@ -79,7 +81,7 @@ class Turns:
             self._hooks.written()
 
         try:
-            answer = await self._acp.prompt(run.session_id, prompt.content, written)
+            answer = await self._asked(prompt, run, written)
         except AgentGone:
             # Its exit ends the turn, when all of its output has been read. One that only closed its pipes is
             # of no use either.
@@ -96,6 +98,24 @@ class Turns:
                 usage=usage(answer.get("usage")),
             )
         self._ended(prompt, end)
+
+    async def _asked(self, prompt: Prompt, run: _Run, written: Callable[[], None]) -> dict[str, Any]:
+        """The agent's answer. What it does until then is a part of what was asked."""
+        about = {"gen_ai.operation.name": "invoke_agent", "gen_ai.conversation.id": run.session_id}
+        with tracing.work("invoke_agent", "internal", run.traceparent, about) as doing:
+            run.traceparent = doing.traceparent
+            answer = await self._acp.prompt(run.session_id, prompt.content, written, run.traceparent)
+            used = usage(answer.get("usage"))
+            doing.set({"gen_ai.response.finish_reasons": [text(answer.get("stopReason"))]})
+            if used:
+                doing.set({f"gen_ai.usage.{name}": used[name] for name in ("input_tokens", "output_tokens")})
+        return answer
+
+    @property
+    def traceparent(self) -> str | None:
+        """What the current prompt is a part of."""
+        current = self.prompts.current
+        return self._runs[current].traceparent if current is not None else None
 
     def _ended(self, prompt: Prompt, end: dict[str, Any]) -> None:
         ending = self.prompts.ended(prompt)

@@ -15,6 +15,7 @@ from starlette.responses import Response
 from starlette.routing import BaseRoute, Match, Route, Router
 from starlette.types import Receive, Scope, Send
 
+from tieline_agentctl import tracing
 from tieline_agentctl.jsons import dump
 
 log = structlog.get_logger()
@@ -95,6 +96,16 @@ class ExactRoute(Route):
 
 def route(method: str, path: str, handler: Handler) -> ExactRoute:
     async def guarded(request: Request) -> Response:
+        about = {"http.request.method": method, "http.route": path}
+        parent = request.headers.get("traceparent")
+        with tracing.work(f"{method} {path}", "server", parent, about) as doing:
+            response = await answered(request)
+            doing.set({"http.response.status_code": response.status_code})
+            if response.status_code >= 500:
+                doing.fail(str(response.status_code))
+            return response
+
+    async def answered(request: Request) -> Response:
         try:
             return await handler(request)
         except BadRequest as exc:
