@@ -630,6 +630,8 @@ async def test_a_process_belongs_to_the_session_and_starts_in_its_workspace(
     assert started["session_id"] == user.session
     assert started["kind"] == "custom"
     assert started["working_dir"].endswith(f"/work/{user.session}/sub")
+    with pytest.raises(Refused, match="working_dir"):
+        await user.command("process.start", {"command": "make", "working_dir": "../.."})
 
 
 async def test_a_failure_in_an_orderly_way_is_an_answer(user: Frontend, daemon: Agentctl) -> None:

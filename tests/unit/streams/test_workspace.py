@@ -4,7 +4,7 @@ from pathlib import PurePosixPath
 
 import pytest
 from tieline_protocol.errors import ProtocolError
-from tieline_streams.workspace import check, relative
+from tieline_streams.workspace import check, folder, relative
 
 
 def test_without_a_name_the_folder_is_named_after_the_session():
@@ -34,3 +34,20 @@ def test_other_paths_pass_as_they_are():
     for path in ("", "a/b ü.txt", "a..b", "...", "~backup", "a/~", ".git", "./a", 7, None):
         check({"path": path})
     check({})
+
+
+ROOT = PurePosixPath("/work/s1")
+
+
+@pytest.mark.parametrize(
+    ("wanted", "found"),
+    [("", "/work/s1"), ("sub/ü", "/work/s1/sub/ü"), ("/work/s1/sub", "/work/s1/sub"), ("~", "/work/s1/~")],
+)
+def test_a_process_starts_in_the_workspace(wanted: str, found: str):
+    assert folder(ROOT, wanted) == found
+
+
+@pytest.mark.parametrize("wanted", ["/", "/etc", "..", "a/../../b", "/work/s10", "/work/s1/../s2", "a\x00b"])
+def test_a_process_is_not_started_outside_the_workspace(wanted: str):
+    with pytest.raises(ProtocolError, match="working_dir: a path within the workspace"):
+        folder(ROOT, wanted)

@@ -5,7 +5,7 @@ The daemon of the wire reads absolute paths and a leading `~` too; a user's path
 
 from __future__ import annotations
 
-from pathlib import PurePosixPath
+from pathlib import PurePath, PurePosixPath
 from typing import Any
 
 from tieline_protocol.errors import ProtocolError
@@ -39,3 +39,12 @@ def check(payload: dict[str, Any]) -> None:
         parts = value.split("/")
         if value.startswith("/") or ".." in parts or parts[0] == "~" or "\x00" in value:
             raise ProtocolError(f"{name}: a path within the workspace is required")
+
+
+def folder(root: PurePath, wanted: str) -> str:
+    """The absolute folder that a process of the user's starts in; the workspace's root by default, and an absolute
+    path within it, as processes tell theirs, is one too. Raises ProtocolError for one that leads out of it."""
+    path = root / wanted
+    if ".." in PurePosixPath(wanted).parts or "\x00" in wanted or not path.is_relative_to(root):
+        raise ProtocolError("working_dir: a path within the workspace is required")
+    return str(path)

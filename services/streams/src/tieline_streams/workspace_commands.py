@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pathlib import Path
+from pathlib import PurePosixPath
 from typing import Any
 
 from tieline_protocol import agentctl
@@ -48,8 +48,8 @@ class WorkspaceCommands:
         if action.startswith(("workspace.", "git.")):
             workspace.check(payload)
         if action == "process.start":
-            place = session.place.path if session.place else Path()
-            folder = str(place / str(payload.get("working_dir") or ""))
+            place = session.place.path if session.place else PurePosixPath()
+            folder = workspace.folder(place, str(payload.get("working_dir") or ""))
             payload = {"kind": "custom", **payload, "working_dir": folder, "session_id": session.id}
         elif action == "process.list":
             payload = {"session_id": session.id}
