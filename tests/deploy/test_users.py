@@ -1,6 +1,7 @@
 """The broker's own verdict on every user and every subject is what the table says."""
 
 import asyncio
+import datetime
 import json
 import re
 import subprocess
@@ -8,7 +9,12 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from tieline_protocol import bus as broker
 from tieline_protocol import permissions, subjects
+from tieline_protocol.bus import BusSettings
 
 from tests.support import manifests
 from tests.support.nats_server import NatsServer, binary
@@ -102,3 +108,58 @@ def test_the_broker_accepts_its_configuration_in_every_overlay(overlay: str, tmp
     )
 
     assert done.returncode == 0, done.stderr
+
+
+def test_syncing_before_confirming_is_of_a_whole_server_and_only_one_account_has_streams(
+    tmp_path: Path,
+) -> None:
+    """Why it does not stand in the account: the broker does not know it there."""
+    account = "accounts {\n  A { jetstream { max_file: 1GB, sync_interval: always } }\n}\n"
+    (tmp_path / "nats.conf").write_text(account)
+    done = subprocess.run(
+        [binary(), "-t", "-c", str(tmp_path / "nats.conf")], capture_output=True, text=True, check=False
+    )
+    text = manifests.one("production", "ConfigMap", "nats")["data"]["nats.conf"]
+
+    assert 'unknown field "sync_interval"' in done.stderr
+    assert text.count("jetstream: enabled") == 1
+    assert "sync_interval: always" in text
+
+
+def certificate(directory: Path) -> Path:
+    """A certificate for this machine that vouches for itself, and its key beside it."""
+    key = ec.generate_private_key(ec.SECP256R1())
+    name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "localhost")])
+    now = datetime.datetime.now(datetime.UTC)
+    made = (
+        x509.CertificateBuilder()
+        .subject_name(name)
+        .issuer_name(name)
+        .public_key(key.public_key())
+        .serial_number(1)
+        .not_valid_before(now - datetime.timedelta(days=1))
+        .not_valid_after(now + datetime.timedelta(days=1))
+        .add_extension(x509.SubjectAlternativeName([x509.DNSName("localhost")]), critical=False)
+        .add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
+        .sign(key, hashes.SHA256())
+    )
+    plain = serialization.NoEncryption()
+    pem, pkcs8 = serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8
+    (directory / "key.pem").write_bytes(key.private_bytes(pem, pkcs8, plain))
+    (directory / "certificate.pem").write_bytes(made.public_bytes(pem))
+    return directory / "certificate.pem"
+
+
+async def test_a_broker_with_a_certificate_is_believed_only_by_who_knows_its_authority(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    authority = certificate(tmp_path)
+    tls = f'tls {{ cert_file: "{authority}", key_file: "{tmp_path / "key.pem"}" }}\n'
+    async with NatsServer(tmp_path / "nats", extra=tls) as server:
+        settings = BusSettings(f"tls://localhost:{server.port}", "test")
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(0.5), broker.connect(settings):
+                pass
+        monkeypatch.setenv("SSL_CERT_FILE", str(authority))
+        async with asyncio.timeout(5), broker.connect(settings) as bus:
+            assert bus.connected
