@@ -8,13 +8,12 @@ from __future__ import annotations
 
 import asyncio
 import functools
-from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated
 
 import structlog
 import typer
 
-from tieline_protocol import bus, jetstream, logs, streams, subjects
+from tieline_protocol import bus, jetstream, knobs, logs, streams, subjects
 from tieline_protocol.bus import Bus, BusSettings
 from tieline_protocol.errors import Unavailable
 from tieline_protocol.jetstream import Bucket, StreamRefused
@@ -27,13 +26,13 @@ _L = StreamLimits()
 
 
 def main(
-    nats_url: Annotated[str, typer.Option(envvar="TIELINE_NATS_URL")] = "nats://127.0.0.1:4222",
-    nats_user: Annotated[str | None, typer.Option(envvar="TIELINE_NATS_USER")] = None,
-    nats_password_file: Annotated[Path | None, typer.Option(envvar="TIELINE_NATS_PASSWORD_FILE")] = None,
-    nats_inbox_prefix: Annotated[str, typer.Option(envvar="TIELINE_NATS_INBOX_PREFIX")] = "_INBOX",
-    log_level: Annotated[str, typer.Option(envvar="TIELINE_LOG_LEVEL")] = "info",
-    log_format: Annotated[Literal["json", "text"], typer.Option(envvar="TIELINE_LOG_FORMAT")] = "json",
-    replicas: Annotated[int, typer.Option(envvar="TIELINE_STREAM_REPLICAS", min=1)] = _L.replicas,
+    nats_url: knobs.NatsUrl = knobs.NATS_URL,
+    nats_user: knobs.NatsUser = None,
+    nats_password_file: knobs.NatsPasswordFile = None,
+    nats_inbox_prefix: knobs.NatsInboxPrefix = knobs.INBOX_PREFIX,
+    log_level: knobs.LogLevel = "info",
+    log_format: knobs.LogFormat = "json",
+    replicas: knobs.Replicas = _L.replicas,
     agent_days: Annotated[float, typer.Option(envvar="TIELINE_AGENT_DAYS")] = _L.agent_days,
     agent_per_subject: Annotated[
         int, typer.Option(envvar="TIELINE_AGENT_PER_SUBJECT", help="messages of one log and type")

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated
 
 import typer
+from tieline_protocol import knobs
 from tieline_protocol.lease import Terms
 from tieline_protocol.service import Common, run
 
@@ -20,7 +21,7 @@ def main(
     jwt_secret_file: Annotated[
         Path, typer.Option(envvar="TIELINE_JWT_SECRET_FILE", help="HS256 secret, at least 32 bytes")
     ],
-    nats_url: Annotated[str, typer.Option(envvar="TIELINE_NATS_URL")] = "nats://127.0.0.1:4222",
+    nats_url: knobs.NatsUrl = knobs.NATS_URL,
     host: Annotated[str, typer.Option(envvar="TIELINE_GATEWAY_HOST")] = "127.0.0.1",
     port: Annotated[int, typer.Option(envvar="TIELINE_GATEWAY_PORT", help="0: any free one")] = 8080,
     origins: Annotated[
@@ -32,19 +33,15 @@ def main(
             "--allow-no-origin", envvar="TIELINE_ALLOW_NO_ORIGIN", help="for clients other than browsers"
         ),
     ] = False,
-    nats_user: Annotated[str | None, typer.Option(envvar="TIELINE_NATS_USER")] = None,
-    nats_password: Annotated[str | None, typer.Option(envvar="TIELINE_NATS_PASSWORD")] = None,
-    nats_password_file: Annotated[
-        Path | None, typer.Option(envvar="TIELINE_NATS_PASSWORD_FILE", help="read at each connection")
-    ] = None,
-    nats_inbox_prefix: Annotated[str, typer.Option(envvar="TIELINE_NATS_INBOX_PREFIX")] = "_INBOX",
-    health_host: Annotated[str, typer.Option(envvar="TIELINE_HEALTH_HOST")] = "127.0.0.1",
-    health_port: Annotated[int, typer.Option(envvar="TIELINE_HEALTH_PORT", help="0: any free one")] = 0,
-    ready_file: Annotated[
-        Path | None, typer.Option(envvar="TIELINE_READY_FILE", help="written once ready: JSON")
-    ] = None,
-    log_level: Annotated[str, typer.Option(envvar="TIELINE_LOG_LEVEL")] = "info",
-    log_format: Annotated[Literal["json", "text"], typer.Option(envvar="TIELINE_LOG_FORMAT")] = "json",
+    nats_user: knobs.NatsUser = None,
+    nats_password: knobs.NatsPassword = None,
+    nats_password_file: knobs.NatsPasswordFile = None,
+    nats_inbox_prefix: knobs.NatsInboxPrefix = knobs.INBOX_PREFIX,
+    health_host: knobs.HealthHost = knobs.HEALTH_HOST,
+    health_port: knobs.HealthPort = 0,
+    ready_file: knobs.ReadyFile = None,
+    log_level: knobs.LogLevel = "info",
+    log_format: knobs.LogFormat = "json",
     in_flight: Annotated[int, typer.Option(envvar="TIELINE_GATEWAY_IN_FLIGHT", min=1)] = _L.in_flight,
     subscriptions: Annotated[
         int, typer.Option(envvar="TIELINE_GATEWAY_SUBSCRIPTIONS", min=1)
@@ -61,9 +58,7 @@ def main(
     auth_seconds: Annotated[
         float, typer.Option(envvar="TIELINE_GATEWAY_AUTH_SECONDS", min=0.1, help="for the first frame")
     ] = _L.auth_seconds,
-    lease_seconds: Annotated[
-        int, typer.Option(envvar="TIELINE_LEASE_SECONDS", min=2, help="until a silent process counts as dead")
-    ] = 8,
+    lease_seconds: knobs.LeaseSeconds = knobs.LEASE_SECONDS,
 ) -> None:
     """Bridge frontend WebSockets into NATS."""
     try:

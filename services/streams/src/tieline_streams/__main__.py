@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from tieline_protocol import service
+from tieline_protocol import knobs, service
 from tieline_protocol.bus import BusSettings
 from tieline_protocol.lease import Terms
 from tieline_protocol.service import Common
@@ -18,35 +18,24 @@ def main(
     executors_file: Annotated[
         Path, typer.Option(envvar="TIELINE_EXECUTORS_FILE", help="JSON: executors and agents by name")
     ],
-    nats_url: Annotated[str, typer.Option(envvar="TIELINE_NATS_URL")] = "nats://127.0.0.1:4222",
-    nats_user: Annotated[str | None, typer.Option(envvar="TIELINE_NATS_USER")] = None,
-    nats_password: Annotated[str | None, typer.Option(envvar="TIELINE_NATS_PASSWORD")] = None,
-    nats_password_file: Annotated[
-        Path | None, typer.Option(envvar="TIELINE_NATS_PASSWORD_FILE", help="read at each connection")
-    ] = None,
-    declare: Annotated[
-        bool,
-        typer.Option(
-            "--declare/--no-declare",
-            envvar="TIELINE_DECLARE_STREAMS",
-            help="make streams and buckets, or wait until tieline_protocol.migrate has",
-        ),
-    ] = True,
-    replicas: Annotated[int, typer.Option(envvar="TIELINE_STREAM_REPLICAS", help="of streams")] = 1,
-    nats_inbox_prefix: Annotated[str, typer.Option(envvar="TIELINE_NATS_INBOX_PREFIX")] = "_INBOX",
-    health_host: Annotated[str, typer.Option(envvar="TIELINE_HEALTH_HOST")] = "127.0.0.1",
-    health_port: Annotated[int, typer.Option(envvar="TIELINE_HEALTH_PORT")] = 0,
-    ready_file: Annotated[Path | None, typer.Option(envvar="TIELINE_READY_FILE")] = None,
-    log_level: Annotated[str, typer.Option(envvar="TIELINE_LOG_LEVEL")] = "info",
-    log_format: Annotated[str, typer.Option(envvar="TIELINE_LOG_FORMAT")] = "json",
+    nats_url: knobs.NatsUrl = knobs.NATS_URL,
+    nats_user: knobs.NatsUser = None,
+    nats_password: knobs.NatsPassword = None,
+    nats_password_file: knobs.NatsPasswordFile = None,
+    declare: knobs.Declare = True,
+    replicas: knobs.Replicas = 1,
+    nats_inbox_prefix: knobs.NatsInboxPrefix = knobs.INBOX_PREFIX,
+    health_host: knobs.HealthHost = knobs.HEALTH_HOST,
+    health_port: knobs.HealthPort = 0,
+    ready_file: knobs.ReadyFile = None,
+    log_level: knobs.LogLevel = "info",
+    log_format: knobs.LogFormat = "json",
     open_timeout: Annotated[float, typer.Option(envvar="TIELINE_OPEN_TIMEOUT", help="Seconds")] = 60,
     http_timeout: Annotated[float, typer.Option(envvar="TIELINE_HTTP_TIMEOUT", help="Seconds")] = 60,
     operation_timeout: Annotated[float, typer.Option(envvar="TIELINE_OPERATION_TIMEOUT")] = 600,
     heartbeat: Annotated[float, typer.Option(envvar="TIELINE_HEARTBEAT", help="Seconds between pings")] = 4,
     dead_after: Annotated[float, typer.Option(envvar="TIELINE_DEAD_AFTER", help="Seconds of silence")] = 9,
-    lease_seconds: Annotated[
-        int, typer.Option(envvar="TIELINE_LEASE_SECONDS", min=2, help="Until a silent process is replaced")
-    ] = 8,
+    lease_seconds: knobs.LeaseSeconds = knobs.LEASE_SECONDS,
     cancel_timeout: Annotated[float, typer.Option(envvar="TIELINE_CANCEL_TIMEOUT")] = 10,
     disconnected_after: Annotated[float, typer.Option(envvar="TIELINE_DISCONNECTED_AFTER")] = 40,
     unknown_after: Annotated[float, typer.Option(envvar="TIELINE_UNKNOWN_AFTER")] = 60,
@@ -69,8 +58,6 @@ def main(
         known = config.load_executors(executors_file)
     except config.BadConfig as exc:
         raise typer.BadParameter(str(exc)) from exc
-    if log_format not in ("json", "text"):
-        raise typer.BadParameter("json or text", param_hint="--log-format")
     limits = config.Limits(
         open=open_timeout,
         http=http_timeout,
@@ -93,7 +80,7 @@ def main(
         health_port,
         ready_file,
         log_level,
-        "json" if log_format == "json" else "text",
+        log_format,
     )
     service.run(common, app.make(config.Config(nats, known, limits, workspace_bytes, replicas, declare)))
 
