@@ -1,15 +1,17 @@
 """A coding session from end to end, as frontends see it: one running system, real agent, shell and git."""
 
 import asyncio
+import json
 import random
 import string
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from tieline import TielineError
 
-from tests.support import repository
+from tests.support import raw_agent, repository
 from tests.support.eventually import eventually
 from tests.support.frontend import Frontend
 from tests.support.repository import git
@@ -261,17 +263,24 @@ async def test_an_agent_that_dies_ends_its_turn(frontend: NewFrontend) -> None:
     assert front.text() == "going"
 
 
-def test_another_agent_can_be_named(tmp_path: Path) -> None:
+def test_another_agent_can_be_named_and_is_heard_to_the_byte(tmp_path: Path) -> None:
+    """B20: half an emoji, which only an escape can write, is passed on and harms nobody."""
+    words = ['"half \\ud83d "', '"\\u0000\\n\\n"', '"  \\ud83d\\ude00"']
+    update = '{"sessionUpdate":"agent_message_chunk","content":{"type":"text","text":%s}}'
+    line = '{"jsonrpc":"2.0","method":"session/update","params":{"sessionId":"raw-1","update":%s}}'
+    steps: list[dict] = [{"line": line % (update % word)} for word in words]
+    steps.append({"end": {"stopReason": "end_turn"}})
+
     async def story() -> str:
-        command = "tieline-example-agent --no-queueing"
+        command = f"{sys.executable} {raw_agent.__file__}"
         async with (
             System(tmp_path, ["--agent", command]) as system,
             Frontend(system.url, system.token()) as front,
         ):
             session = await front.open(agent="agent")
             await front.watch(session)
-            await front.ask("agent.prompt", session, text="say other")
+            await front.ask("agent.prompt", session, text=json.dumps(steps))
             await front.until_ended()
             return front.text()
 
-    assert asyncio.run(story()) == "other"
+    assert asyncio.run(story()) == "half \ud83d \0\n\n  😀"
