@@ -19,7 +19,7 @@ from tests.support.daemon import alive
 from tests.support.engine import IMAGE, Engine
 from tests.support.eventually import eventually
 from tests.support.nats_server import NatsServer
-from tests.support.process import Process
+from tests.support.real_executors import SHELL, asked, decided, file_made, known, process
 from tests.support.streams import Frontend
 
 
@@ -30,16 +30,8 @@ async def engine(tmp_path: Path) -> AsyncIterator[Engine]:
 
 
 def settings(engine: Engine, tmp_path: Path, **more: Any) -> Executors:
-    docker = {
-        "kind": "docker",
-        "socket": str(engine.socket),
-        "image": IMAGE,
-        "root": str(tmp_path / "work"),
-        "env": {"AGENTCTL_SHELL_COMMAND": "/bin/sh"},
-        **more,
-    }
-    agent = {"command": [sys.executable, "-m", "tieline_agentctl.example_agent"]}
-    return Executors.model_validate({"executors": {"docker": docker}, "agents": {"example": agent}})
+    docker = {"socket": str(engine.socket), "image": IMAGE, "root": str(tmp_path / "work"), "env": SHELL}
+    return known("docker", **{**docker, **more})
 
 
 @pytest.mark.timeout(60)
@@ -47,9 +39,9 @@ def settings(engine: Engine, tmp_path: Path, **more: Any) -> Executors:
 async def test_a_session_has_a_container_of_its_own_that_ends_with_it(
     nats_server: NatsServer, bus: Bus, engine: Engine, tmp_path: Path, network: str | None
 ) -> None:
-    known = settings(engine, tmp_path, network=network, host_config={"Memory": 1 << 30}, user="1000")
+    executors = settings(engine, tmp_path, network=network, host_config={"Memory": 1 << 30}, user="1000")
     user = Frontend(bus)
-    async with streams.running(nats_server.url, known):
+    async with streams.running(nats_server.url, executors):
         session = await user.open(workspace="project")
         (container,) = engine.containers.values()
         pid = container.process.pid if container.process is not None else 0
@@ -72,24 +64,10 @@ async def test_a_session_has_a_container_of_its_own_that_ends_with_it(
 async def test_a_killed_service_finds_its_container_again_and_the_turn_goes_on(
     nats_server: NatsServer, bus: Bus, engine: Engine, tmp_path: Path
 ) -> None:
-    file = tmp_path / "executors.json"
-    file.write_text(settings(engine, tmp_path).model_dump_json())
-    args = [
-        "--executors-file",
-        str(file),
-        "--nats-url",
-        nats_server.url,
-        "--log-format",
-        "text",
-        "--lease-seconds",
-        "3",
-    ]
     user = Frontend(bus)
-    async with Process("tieline_streams", tmp_path / "run", args, timeout=15) as service:
+    async with process(nats_server.url, settings(engine, tmp_path), tmp_path) as service:
         await user.open()
-        await user.command("agent.prompt", {"text": "say hello\nask May I"})
-        request = await user.until("agent", "permission_request", timeout=15)
-        answer = {"pending_id": request["pending_id"], "request_id": request["request_id"]}
+        answer = await asked(user)
         before = list(engine.containers)
         await service.kill()
         # An engine that was started anew publishes the ports elsewhere.
@@ -98,7 +76,7 @@ async def test_a_killed_service_finds_its_container_again_and_the_turn_goes_on(
             link.port = 0
             await link.up()
         await service.start()
-        await eventually(lambda: decided(user, {**answer, "option_id": "allow"}), timeout=25)
+        await eventually(lambda: decided(user, answer), timeout=25)
         ended = await user.until("agent", "turn", timeout=15, generation=1, state="ended")
         after = list(engine.containers)
         await user.command("session.close", budget_ms=20_000)
@@ -106,13 +84,6 @@ async def test_a_killed_service_finds_its_container_again_and_the_turn_goes_on(
     assert ended["reason"] == "end_turn"
     assert after == before
     assert engine.containers == {}
-
-
-async def decided(user: Frontend, answer: dict[str, Any]) -> bool:
-    try:
-        return (await user.command("agent.permissions.respond", answer))["status"] == "resolved"
-    except TielineError:
-        return False
 
 
 @pytest.mark.timeout(60)
@@ -132,13 +103,6 @@ async def test_a_container_that_ends_fails_its_session_and_an_engine_that_is_awa
         await eventually(lambda: failed(user, session), timeout=30)
 
     assert engine.containers == {}
-
-
-async def file_made(user: Frontend) -> bool:
-    try:
-        return (await user.command("workspace.file-create", {"path": "a.txt"}))["success"] is True
-    except TielineError:
-        return False
 
 
 async def failed(user: Frontend, session: str) -> bool:
@@ -166,19 +130,7 @@ async def test_a_service_that_is_killed_while_it_opens_leaves_no_container(
     nats_server: NatsServer, bus: Bus, engine: Engine, tmp_path: Path
 ) -> None:
     engine.images[IMAGE] = [sys.executable, "-c", "import time; time.sleep(600)"]  # never ready
-    file = tmp_path / "executors.json"
-    file.write_text(settings(engine, tmp_path).model_dump_json())
-    args = [
-        "--executors-file",
-        str(file),
-        "--nats-url",
-        nats_server.url,
-        "--log-format",
-        "text",
-        "--lease-seconds",
-        "3",
-    ]
-    async with Process("tieline_streams", tmp_path / "run", args, timeout=15) as service:
+    async with process(nats_server.url, settings(engine, tmp_path), tmp_path) as service:
         opening = asyncio.create_task(Frontend(bus).rpc("open"))
         await eventually(lambda: any(one.running for one in engine.containers.values()), timeout=10)
         await service.kill()

@@ -9,25 +9,20 @@ from pathlib import Path
 
 import pytest
 from tieline_protocol.bus import Bus
-from tieline_protocol.errors import TielineError
 from tieline_streams.config import Executors
 from tieline_streams.executors.local import MARK, is_ours
 
-from tests.support import streams
+from tests.support import real_executors, streams
 from tests.support.eventually import eventually
 from tests.support.nats_server import NatsServer
-from tests.support.process import Process
+from tests.support.real_executors import SHELL, asked, closed, decided, process
 from tests.support.streams import Frontend
 
 
 @pytest.fixture
 def known(tmp_path: Path) -> Executors:
     """The first of each is the default: a local daemon, and the example agent."""
-    # Whatever the start-up files of whoever runs this do is none of its business.
-    env = {"AGENTCTL_SHELL_COMMAND": "/bin/sh"}
-    local = {"kind": "local", "root": str(tmp_path / "work"), "env": env}
-    agent = {"command": [sys.executable, "-m", "tieline_agentctl.example_agent"]}
-    return Executors.model_validate({"executors": {"local": local}, "agents": {"example": agent}})
+    return real_executors.known("local", root=str(tmp_path / "work"), env=SHELL)
 
 
 def left(session: str) -> list[int]:
@@ -52,11 +47,7 @@ async def test_a_session_has_a_daemon_of_its_own_that_ends_with_it(
         session = await user.open(workspace="project")
         running = left(session)
         files = sorted(one.name for one in (tmp_path / "tieline-agentctl").iterdir())
-        await user.command("agent.prompt", {"text": "say hello\nask May I"})
-        asked = (await user.until("agent", "permission_request", timeout=15))["pending_id"]
-        request = (await user.events("agent", "permission_request"))[0]["request_id"]
-        answer = {"pending_id": asked, "request_id": request, "option_id": "allow"}
-        decided = await user.command("agent.permissions.respond", answer)
+        allowed = await user.command("agent.permissions.respond", await asked(user))
         await user.until("agent", "turn", timeout=15, generation=1, state="ended", reason="end_turn")
         await user.command("shell.input", {"data": "echo $((41 + 1))\r"})
         await eventually(lambda: _shell(user, "42"), timeout=10)
@@ -67,7 +58,7 @@ async def test_a_session_has_a_daemon_of_its_own_that_ends_with_it(
     assert running
     assert files == [session]
     assert list((tmp_path / "tieline-agentctl").iterdir()) == []
-    assert decided == {"status": "resolved"}
+    assert allowed == {"status": "resolved"}
     assert tree["root"]["is_dir"] is True
     assert created["success"] is True
     assert (tmp_path / "work" / "project" / "a.txt").exists()
@@ -82,29 +73,16 @@ async def _shell(user: Frontend, wanted: str) -> bool:
 async def test_a_daemon_outlives_a_killed_service_and_its_turn_goes_on(
     nats_server: NatsServer, bus: Bus, known: Executors, tmp_path: Path
 ) -> None:
-    file = tmp_path / "executors.json"
-    file.write_text(known.model_dump_json())
-    args = [
-        "--executors-file",
-        str(file),
-        "--nats-url",
-        nats_server.url,
-        "--log-format",
-        "text",
-        "--lease-seconds",
-        "3",
-    ]
     user = Frontend(bus)
-    async with Process("tieline_streams", tmp_path / "run", args, timeout=15) as service:
+    async with process(nats_server.url, known, tmp_path) as service:
         session = await user.open()
-        await user.command("agent.prompt", {"text": "say hello\nask May I"})
-        await user.until("agent", "permission_request", timeout=15)
+        await asked(user)
         before = [pid for pid in left(session) if is_ours(pid, session)]
         await service.kill()
         await service.start()
-        asked = await eventually(lambda: _open(user), timeout=20)
-        answer = {name: asked[name] for name in ("pending_id", "request_id")}
-        await eventually(lambda: _decided(user, {**answer, "option_id": "allow"}), timeout=10)
+        still = await eventually(lambda: _open(user), timeout=20)
+        answer = {name: still[name] for name in ("pending_id", "request_id")}
+        await eventually(lambda: decided(user, {**answer, "option_id": "allow"}), timeout=10)
         ended = await user.until("agent", "turn", timeout=15, generation=1, state="ended")
         after = [pid for pid in left(session) if is_ours(pid, session)]
         await user.command("session.close", budget_ms=20_000)
@@ -124,13 +102,6 @@ async def _open(user: Frontend) -> dict | None:
     return said[0] if said else None
 
 
-async def _decided(user: Frontend, answer: dict) -> dict | None:
-    try:
-        return await user.command("agent.permissions.respond", answer)
-    except TielineError:
-        return None
-
-
 @pytest.mark.timeout(40)
 async def test_a_daemon_outlives_a_service_that_stops_until_its_session_is_closed(
     nats_server: NatsServer, bus: Bus, known: Executors
@@ -141,17 +112,9 @@ async def test_a_daemon_outlives_a_service_that_stops_until_its_session_is_close
     assert left(session)
 
     async with streams.running(nats_server.url, known):
-        await eventually(lambda: _closed(user), timeout=20)
+        await eventually(lambda: closed(user), timeout=20)
 
     assert left(session) == []
-
-
-async def _closed(user: Frontend) -> bool:
-    try:
-        await user.command("session.close", budget_ms=20_000)
-    except TielineError:
-        return False
-    return True
 
 
 @pytest.mark.timeout(40)

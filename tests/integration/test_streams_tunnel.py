@@ -20,7 +20,7 @@ from tests.support import forwarder, streams
 from tests.support.daemon import Daemon, alive
 from tests.support.eventually import eventually
 from tests.support.nats_server import NatsServer
-from tests.support.process import Process
+from tests.support.real_executors import asked, closed, decided, file_made, known, process
 from tests.support.streams import Frontend
 
 SHELL = {"AGENTCTL_INSTANCE_PORT_MAX": "0"}
@@ -59,7 +59,6 @@ def settings(daemon: Daemon, commands: Commands, tmp_path: Path, **more: Any) ->
     token = tmp_path / "token"
     token.write_text(daemon.token + "\n")
     tunnel = {
-        "kind": "tunnel",
         "command": [
             sys.executable,
             forwarder.__file__,
@@ -73,35 +72,16 @@ def settings(daemon: Daemon, commands: Commands, tmp_path: Path, **more: Any) ->
         "root": str(tmp_path / "over-there"),
         **more,
     }
-    agent = {"command": [sys.executable, "-m", "tieline_agentctl.example_agent"]}
-    return Executors.model_validate({"executors": {"tunnel": tunnel}, "agents": {"example": agent}})
-
-
-async def asked(user: Frontend) -> dict[str, Any]:
-    """Prompt for something that waits for a permission, and the permission."""
-    await user.command("agent.prompt", {"text": "say hello\nask May I"})
-    request = await user.until("agent", "permission_request", timeout=15)
-    return {
-        "pending_id": request["pending_id"],
-        "request_id": request["request_id"],
-        "option_id": "allow",
-    }
-
-
-async def decided(user: Frontend, answer: dict[str, Any]) -> bool:
-    try:
-        return (await user.command("agent.permissions.respond", answer))["status"] == "resolved"
-    except TielineError:
-        return False
+    return known("tunnel", **tunnel)
 
 
 @pytest.mark.timeout(60)
 async def test_a_session_works_through_a_tunnel_that_is_made_anew_when_it_dies_and_ends_with_it(
     nats_server: NatsServer, bus: Bus, daemon: Daemon, commands: Commands, tmp_path: Path
 ) -> None:
-    known = settings(daemon, commands, tmp_path)
+    executors = settings(daemon, commands, tmp_path)
     user = Frontend(bus)
-    async with streams.running(nats_server.url, known):
+    async with streams.running(nats_server.url, executors):
         session = await user.open(workspace="project")
         first = commands.running
         answer = await asked(user)
@@ -125,31 +105,12 @@ async def test_a_session_works_through_a_tunnel_that_is_made_anew_when_it_dies_a
     assert commands.running == []
 
 
-async def file_made(user: Frontend) -> bool:
-    try:
-        return (await user.command("workspace.file-create", {"path": "a.txt"}))["success"] is True
-    except TielineError:
-        return False
-
-
 @pytest.mark.timeout(60)
 async def test_a_killed_service_leaves_no_tunnel_and_the_next_one_makes_its_own(
     nats_server: NatsServer, bus: Bus, daemon: Daemon, commands: Commands, tmp_path: Path
 ) -> None:
-    file = tmp_path / "executors.json"
-    file.write_text(settings(daemon, commands, tmp_path).model_dump_json())
-    args = [
-        "--executors-file",
-        str(file),
-        "--nats-url",
-        nats_server.url,
-        "--log-format",
-        "text",
-        "--lease-seconds",
-        "3",
-    ]
     user = Frontend(bus)
-    async with Process("tieline_streams", tmp_path / "run", args, timeout=15) as service:
+    async with process(nats_server.url, settings(daemon, commands, tmp_path), tmp_path) as service:
         session = await user.open()
         before = commands.running
         answer = await asked(user)
@@ -173,21 +134,13 @@ async def test_a_killed_service_leaves_no_tunnel_and_the_next_one_makes_its_own(
     assert (await daemon.http.get("/api/v1/instances")).json() == []
 
 
-async def closed(user: Frontend) -> bool:
-    try:
-        await user.command("session.close", budget_ms=20_000)
-    except TielineError:
-        return False
-    return True
-
-
 @pytest.mark.timeout(40)
 async def test_a_tunnel_that_runs_and_forwards_nothing_is_made_anew(
     nats_server: NatsServer, bus: Bus, daemon: Daemon, commands: Commands, tmp_path: Path
 ) -> None:
-    known = settings(daemon, commands, tmp_path, check_every=0.2, check_timeout=0.5)
+    executors = settings(daemon, commands, tmp_path, check_every=0.2, check_timeout=0.5)
     user = Frontend(bus)
-    async with streams.running(nats_server.url, known):
+    async with streams.running(nats_server.url, executors):
         await user.open()
         before = commands.running
         deaf = commands.path.with_suffix(".deaf")
@@ -208,8 +161,8 @@ async def test_why_a_tunnel_cannot_be_made_is_told_to_whoever_opens(
         ({}, "ended with code 1: connect to host: No route to host"),
         ({"command": ["/no/such/thing", "{local}", "{remote}"]}, "cannot be started: No such file"),
     ):
-        known = settings(daemon, commands, tmp_path, **more)
-        async with streams.running(nats_server.url, known):
+        executors = settings(daemon, commands, tmp_path, **more)
+        async with streams.running(nats_server.url, executors):
             with pytest.raises(TielineError, match=message):
                 await Frontend(bus).rpc("open")
     assert commands.running == []
