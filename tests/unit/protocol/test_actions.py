@@ -20,7 +20,7 @@ def test_an_id_is_one_token() -> None:
 
 
 def test_what_is_wrong_is_said_in_our_words() -> None:
-    assert refused("question.answer", question_id="q") == "it: answers, or rejected: true, is required"
+    assert refused("question.answer", question_id="q") == "answers, or rejected: true, is required"
 
 
 def test_payloads_do_not_change() -> None:

@@ -24,6 +24,8 @@ def test_what_is_wrong_is_named(action: str, payload: dict[str, object], field: 
 
 def test_a_decision_is_an_option_or_a_cancellation() -> None:
     assert carries("agent.permissions.respond", request_id="r", pending_id="p", cancelled=True)["cancelled"]
+    neither = refused("agent.permissions.respond", request_id="r", pending_id="p")
+    assert neither == "option_id, or cancelled: true, is required"
     assert carries("agent.permissions.respond", request_id="r", pending_id="p", option_id="o")["option_id"]
 
 

@@ -33,10 +33,11 @@ class Message(BaseModel):
 
 def explain(exc: ValidationError) -> str:
     """What is wrong, with the names of the fields, in one line for a client."""
-    problems = (
-        f"{'.'.join(map(str, error['loc'])) or 'it'}: {error['msg'].removeprefix('Value error, ')}"
-        for error in exc.errors(include_url=False)
-    )
+    problems = []
+    for error in exc.errors(include_url=False):
+        field = ".".join(map(str, error["loc"]))
+        problem = error["msg"].removeprefix("Value error, ")
+        problems.append(f"{field}: {problem}" if field else problem)
     return "; ".join(problems)
 
 
