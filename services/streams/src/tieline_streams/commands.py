@@ -12,7 +12,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
 import structlog
-from tieline_protocol import agentctl, logs, subjects, tracing
+from tieline_protocol import agentctl_http, logs, subjects, tracing
 from tieline_protocol.answers import Answers
 from tieline_protocol.bus import Received
 from tieline_protocol.errors import Code, ProtocolError, Refused, TielineError, TimedOut
@@ -119,7 +119,9 @@ class Commands:
             del self._under_way[request.id]
             if not future.done():
                 future.cancel()
-        if action not in _REPEATABLE and not (agentctl.is_call(action) and agentctl.is_safe(action)):
+        if action not in _REPEATABLE and not (
+            agentctl_http.is_call(action) and agentctl_http.is_safe(action)
+        ):
             self._answers.put(request.id, reply, self._loop.time())
         return reply
 
@@ -154,7 +156,7 @@ class Commands:
             raise TielineError(f"{action}: {type(exc).__name__}") from exc
 
     def _known(self, action: str) -> bool:
-        return action in self._table or action in PASSED or agentctl.is_call(action)
+        return action in self._table or action in PASSED or agentctl_http.is_call(action)
 
     def _fits(self, body: Body) -> bytes:
         raw = body if isinstance(body, bytes) else dumps(body)
@@ -184,7 +186,7 @@ class Commands:
             return await handler(rest, budget)
         if action in PASSED:
             return await self._agent.passed(action, rest, budget)
-        if action.partition(".")[0] in _HTTP and agentctl.is_call(action):
+        if action.partition(".")[0] in _HTTP and agentctl_http.is_call(action):
             return await self._workspace.called(action, rest, budget)
         raise Refused(Code.UNKNOWN_ACTION, f"unknown action: {action}")
 

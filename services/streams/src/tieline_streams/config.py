@@ -9,7 +9,8 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 from tieline_protocol import backpressure, jsontext
-from tieline_protocol.agentctl import MAX_EVENT, MAX_FRAME, Spelling
+from tieline_protocol.agentctl import MAX_EVENT, MAX_FRAME
+from tieline_protocol.agentctl_http import Spelling
 from tieline_protocol.bus import BusSettings
 from tieline_protocol.errors import BadMessage, Code, Refused
 from tieline_protocol.lease import Terms

@@ -13,8 +13,8 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 import httpx
-from tieline_protocol import agentctl, jsontext, tracing
-from tieline_protocol.agentctl import Call, Spelling
+from tieline_protocol import agentctl_http, jsontext, tracing
+from tieline_protocol.agentctl_http import Call, Spelling
 from tieline_protocol.errors import (
     BadMessage,
     Code,
@@ -120,9 +120,9 @@ def judge(status: int, body: bytes) -> tuple[bytes, Any]:
         value = None
     if status == 401:
         raise Fatal("the daemon does not accept our token")
-    if agentctl.is_gone(status, value):
+    if agentctl_http.is_gone(status, value):
         raise Fatal("the instance is gone")
-    if not 200 <= status < 300 and (refused := agentctl.http_refused(status, value)) is not None:
+    if not 200 <= status < 300 and (refused := agentctl_http.http_refused(status, value)) is not None:
         raise refused
     return body, value
 
@@ -148,7 +148,7 @@ class Instance:
 
     async def call(self, action: str, payload: dict[str, Any], timeout: float) -> bytes:
         """One operation: its answer as JSON text of an object, a failure in an orderly way (`success: false`) too."""
-        call = agentctl.call(action, payload, self._spelling)
+        call = agentctl_http.call(action, payload, self._spelling)
         if not self._may_act():
             raise Unavailable("this process is not certain to own the session")
         attributes = {"rpc.system": "agentctl", "rpc.method": action, "http.request.method": call.method}
@@ -168,7 +168,7 @@ class Instance:
                 while True:
                     try:
                         status, _ = await fetch(
-                            self._client, agentctl.health(self._spelling), timeout, self._cap
+                            self._client, agentctl_http.health(self._spelling), timeout, self._cap
                         )
                         if status == 200:
                             return

@@ -12,7 +12,7 @@ from pathlib import PurePath
 from typing import Any, Literal, Protocol, TypeVar
 
 from tieline_protocol import subjects
-from tieline_protocol.agentctl import Spelling
+from tieline_protocol.agentctl_http import Spelling
 from tieline_protocol.backpressure import Budget
 from tieline_protocol.bus import Bus
 from tieline_protocol.errors import Unavailable

@@ -25,7 +25,7 @@ from picows import (
     WSTransport,
     ws_connect,
 )
-from tieline_protocol import agentctl, jsontext
+from tieline_protocol import agentctl_http, jsontext
 from tieline_protocol.errors import BadMessage, Code, Refused, Unavailable
 
 log = structlog.get_logger()
@@ -292,6 +292,6 @@ def _handshake(exc: WSHandshakeError) -> Refused | Unavailable:
         body = jsontext.loads(exc.raw_body or b"")
     if status == 401:
         return Fatal("the daemon does not accept our token")
-    if agentctl.is_gone(status, body):
+    if agentctl_http.is_gone(status, body):
         return Fatal("the instance is gone")
     return Unavailable(f"the daemon answered {status} to the dial")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import PurePosixPath
 from typing import Any
 
-from tieline_protocol import agentctl
+from tieline_protocol import agentctl_http
 from tieline_protocol.cursor import Cursor
 from tieline_protocol.errors import Unavailable
 
@@ -53,7 +53,7 @@ class WorkspaceCommands:
             payload = {"kind": "custom", **payload, "working_dir": folder, "session_id": session.id}
         elif action == "process.list":
             payload = {"session_id": session.id}
-        if action not in agentctl.LONG:
+        if action not in agentctl_http.LONG:
             return await instance.call(action, payload, min(budget, self._limits.http))
         within = min(self._limits.operation_answer, max(budget - 0.2, 0.1))
         limit = self._limits.operation

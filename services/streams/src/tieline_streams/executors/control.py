@@ -6,7 +6,7 @@ from typing import Any
 from urllib.parse import quote, urlsplit
 
 from tieline_protocol import jsontext
-from tieline_protocol.agentctl import Call
+from tieline_protocol.agentctl_http import Call
 from tieline_protocol.errors import Code, Refused, TielineError, Unavailable
 from tieline_protocol.messages import InstanceRecord
 
