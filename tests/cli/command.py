@@ -153,7 +153,7 @@ class Started:
     def __init__(self, process: subprocess.Popen[bytes], descriptor: int) -> None:
         self.process = process
         self.heard = b""
-        self._descriptor = descriptor
+        self.descriptor = descriptor
 
     def until(self, wanted: bytes, patience: float = PATIENCE) -> bytes:
         """Read until it has written this; returns all that it has."""
@@ -161,9 +161,9 @@ class Started:
         while wanted not in self.heard:
             left = end - time.monotonic()
             assert left > 0, f"waited for {wanted!r}, heard {self.heard[-2_000:]!r}"
-            if select.select([self._descriptor], [], [], left)[0]:
+            if select.select([self.descriptor], [], [], left)[0]:
                 try:
-                    read = os.read(self._descriptor, 65_536)
+                    read = os.read(self.descriptor, 65_536)
                 except OSError:  # a terminal whose other end is gone
                     read = b""
                 assert read, f"it ended with {self.process.wait()} before {wanted!r}: {self.heard[-2_000:]!r}"
@@ -175,9 +175,9 @@ class Started:
         end = time.monotonic() + patience
         while self.process.poll() is None:
             assert time.monotonic() < end, f"it does not end: {self.heard[-2_000:]!r}"
-            if select.select([self._descriptor], [], [], 0.02)[0]:
+            if select.select([self.descriptor], [], [], 0.02)[0]:
                 with contextlib.suppress(OSError):
-                    self.heard += os.read(self._descriptor, 65_536)
+                    self.heard += os.read(self.descriptor, 65_536)
         return self.process.wait()
 
 
@@ -185,10 +185,10 @@ class Terminal(Started):
     """A command on a terminal."""
 
     def type(self, text: str) -> None:
-        os.write(self._descriptor, text.encode())
+        os.write(self.descriptor, text.encode())
 
     def resize(self, rows: int, columns: int) -> None:
-        _resize(self._descriptor, rows, columns)
+        _resize(self.descriptor, rows, columns)
         self.process.send_signal(signal.SIGWINCH)
 
 

@@ -1,6 +1,7 @@
 """Looking at a running system: each command against a real one, its JSON against what is kept."""
 
 import json
+import signal
 
 import pytest
 import yaml
@@ -86,8 +87,20 @@ def test_top_is_a_screen_that_goes_on(tieline: Command, session: str) -> None:
         assert terminal.heard.endswith(b"\x1b[?1049l")  # and what was there before
 
 
+def test_top_that_is_told_to_end_gives_the_terminal_back(tieline: Command, session: str) -> None:
+    with tieline.terminal("top", "--seconds", "0.2", columns=40) as terminal:
+        terminal.until(b"tieline top")
+        terminal.process.send_signal(signal.SIGTERM)
+
+        assert terminal.ended() == 143
+        assert terminal.heard.endswith(b"\x1b[?1049l")
+
+
 def test_trace(tieline: Command, session: str, thread: str) -> None:
-    golden.check("trace", tieline("trace", session, "-o", "json").json)
+    turns = tieline("trace", session, "-o", "json").json
+    for turn in turns:  # whether an agent's first words or the word that it runs is read first, is chance
+        turn["steps"].sort(key=lambda step: (step["what"] == "ended", step["what"]))
+    golden.check("trace", turns)
     (run,) = tieline("trace", thread, "-n", "1", "-o", "json").json
     assert tieline("trace", run["name"], "-o", "json").json == [run]
     assert "add" in tieline("trace", thread).text

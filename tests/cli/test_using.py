@@ -3,6 +3,7 @@
 import json
 import re
 import signal
+import termios
 
 import pytest
 
@@ -73,6 +74,18 @@ def test_a_shell_on_this_terminal(tieline: Command) -> None:
         again.type("exit 3\n")
         again.until(b"the shell ended with 3")
         assert again.ended() == 0
+    tieline("close", session)
+
+
+def test_a_shell_whose_command_is_told_to_end_leaves_the_terminal_as_it_was(tieline: Command) -> None:
+    session = tieline("open", "ended").text.strip()
+    with tieline.terminal("shell", session) as terminal:
+        before = termios.tcgetattr(terminal.descriptor)
+        terminal.until(b"detaches")
+        assert not termios.tcgetattr(terminal.descriptor)[3] & termios.ECHO
+        terminal.process.send_signal(signal.SIGTERM)
+        assert terminal.ended() == 143
+        assert termios.tcgetattr(terminal.descriptor) == before
     tieline("close", session)
 
 

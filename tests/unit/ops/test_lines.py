@@ -43,10 +43,16 @@ def test_colours_change_nothing_but_the_colours() -> None:
     assert re.sub("\x1b\\[[0-9;]*m", "", coloured) == lines.line(TURN)
 
 
-def test_a_line_fits_the_terminal() -> None:
-    event = lines.told("u_ann", frame({"type": "message_chunk", "text": "x" * 500}))
+@pytest.mark.parametrize("width", [10, 40, 71, 72, 120])
+@pytest.mark.parametrize("letter", ["x", "語"])
+def test_a_line_fits_the_terminal(width: int, letter: str) -> None:
+    event = lines.told("u_ann", frame({"type": "message_chunk", "text": letter * 500}))
 
-    assert shapes.cells_wide(lines.line(event, width=60)) <= 60
+    assert width // 2 < shapes.cells_wide(lines.line(event, width=width)) <= width
+
+
+def test_on_a_narrow_terminal_there_is_room_for_what_happened() -> None:
+    assert re.fullmatch(r"\d\d:\d\d:\d\d s123… agent turn +…", lines.line(TURN, width=40))
 
 
 def test_what_a_peer_wrote_is_shown_and_not_obeyed() -> None:

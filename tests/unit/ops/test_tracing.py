@@ -95,6 +95,9 @@ def test_it_is_drawn_with_bars_that_fit() -> None:
     assert tool.count("█") == 14
     assert "1200 ms" in tool
     assert max(map(len, lines)) <= 90
+    narrow = tracing.drawn(tracing.spans(TURN), width=50)
+    assert max(map(len, narrow)) <= 50
+    assert any(line.endswith("ls completed") for line in narrow)
 
 
 def test_colours_and_texts_of_peers_do_no_harm() -> None:

@@ -41,7 +41,7 @@ async def attach(where: Place, user: str, wanted: str, named: str) -> int:
         buffer = await client.request("shell.buffer", {"session_id": session})
         cursors = {"workspace": buffer["cursor"]} if buffer.get("cursor") else {"workspace": "now"}
         async with await client.subscribe(session, ("workspace",), cursors) as events:
-            with _raw(sys.stdin.fileno()):
+            with output.restoring(), _raw(sys.stdin.fileno()):
                 _show(f"[attached to the shell of {session}; {named} detaches]\r\n")
                 _show(screen.again(buffer["data"]))
                 why = await _Terminal(client, session, leave).run(events)

@@ -21,6 +21,7 @@ _SHADES = {
     **dict.fromkeys(("shell_output", "process_output", "reasoning"), "dim"),
 }
 _ID = 9  # characters of an id: enough to tell the sessions of one screen
+_NARROW = 72  # columns below which what goes before an event is told shortly
 
 
 class As(StrEnum):
@@ -100,14 +101,18 @@ def plain(one: Told) -> dict[str, Any]:
 
 
 def line(one: Told, *, wide: bool = False, colour: bool = False, width: int = 0) -> str:
-    """An event for people."""
-    head = f"{clock(one.time)} {one.id if wide else safe.cut(one.id, _ID):<{_ID}} {one.log:<9} "
+    """An event for people. `width`: cut it there; 0: nowhere."""
     if wide:
-        head += f"{one.user:<12} {one.cursor:<28} "
+        head = f"{clock(one.time)} {one.id:<{_ID}} {one.log:<9} {one.user:<12} {one.cursor:<28} "
+    elif 0 < width < _NARROW:
+        head = f"{clock(one.time)[:8]} {safe.cut(one.id, 5):<5} {safe.cut(one.log, 5):<5} "
+    else:
+        head = f"{clock(one.time)} {safe.cut(one.id, _ID):<{_ID}} {one.log:<9} "
     head = safe.line(head)
     text = safe.line(timeline.line(one.event))
     if width and len(head) + shapes.cells_wide(text) > width:
-        text = safe.cut(text, max(width - len(head), 10))
+        head = safe.cut(head, width - 1)
+        text = shapes.fit(text, max(width - len(head), 1))
     if not colour:
         return head + text
     return shapes.styled(head, "dim") + shapes.styled(text, _SHADES.get(one.type, ""))

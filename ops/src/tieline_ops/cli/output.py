@@ -10,13 +10,16 @@ import contextlib
 import os
 import select
 import shutil
+import signal
 import sys
-from collections.abc import Callable, Coroutine, Iterable, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Iterator, Sequence
 from enum import StrEnum
 from typing import Any, NoReturn, TextIO
 
 from tieline_ops.cli import safe, shapes
 from tieline_ops.cli.codes import Exit, Problem, of
+
+_ENDS = (signal.SIGTERM, signal.SIGHUP)
 
 
 class Format(StrEnum):
@@ -111,11 +114,33 @@ def run(work: Callable[[], Coroutine[Any, Any, int | None]]) -> NoReturn:
     sys.exit(_ended(work))
 
 
+@contextlib.contextmanager
+def restoring() -> Iterator[None]:
+    """For what changes the terminal and sets it right where it is left: SIGTERM and SIGHUP leave it too. Once."""
+    loop, task = asyncio.get_running_loop(), asyncio.current_task()
+    assert task is not None
+
+    def end() -> None:
+        for number in _ENDS:
+            loop.remove_signal_handler(number)
+        task.cancel()
+
+    for number in _ENDS:
+        loop.add_signal_handler(number, end)
+    try:
+        yield
+    finally:
+        for number in _ENDS:
+            loop.remove_signal_handler(number)
+
+
 def _ended(work: Callable[[], Coroutine[Any, Any, int | None]]) -> int:
     try:
         return asyncio.run(work()) or Exit.OK
     except KeyboardInterrupt:
         return Exit.INTERRUPTED
+    except asyncio.CancelledError:
+        return Exit.TERMINATED
     except BrokenPipeError:
         return nobody_reads()
     except BaseExceptionGroup as group:

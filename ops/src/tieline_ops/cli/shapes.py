@@ -71,7 +71,7 @@ def table(
 ) -> list[str]:
     """The lines of a table, its titles first. `width`: cut lines there; 0: nowhere."""
     shown = [column for column in columns if wide or not column.wide]
-    cells = [[_fit(column.of(row), 0 if wide else column.most) for column in shown] for row in rows]
+    cells = [[fit(column.of(row), 0 if wide else column.most) for column in shown] for row in rows]
     sizes = [
         max([cells_wide(column.title), *(cells_wide(row[n]) for row in cells)])
         for n, column in enumerate(shown)
@@ -90,7 +90,7 @@ def _line(
         if left <= len(gap) + 1:
             break
         size = min(size, left - len(gap))
-        fitted = _fit(cell, size)
+        fitted = fit(cell, size)
         left -= len(gap) + size
         pad = " " * (size - cells_wide(fitted))
         name = style if style == "head" else (_STATES.get(cell, "") if style and column.state else "")
@@ -119,7 +119,8 @@ def cells_wide(text: str) -> int:
     )
 
 
-def _fit(text: str, most: int) -> str:
+def fit(text: str, most: int) -> str:
+    """A text within so many columns; 0: however many."""
     if not most or cells_wide(text) <= most:
         return text
     while text and cells_wide(text) > most - 1:

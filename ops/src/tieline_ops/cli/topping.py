@@ -64,7 +64,7 @@ async def _live(bus: Bus, where: Place, told: dict[str, Any], before: Look, seco
     from rich.text import Text
 
     console = Console(highlight=False)
-    with Live(console=console, screen=True, auto_refresh=False) as live:
+    with output.restoring(), Live(console=console, screen=True, auto_refresh=False) as live:
         while True:
             size = console.size
             head = (
@@ -75,7 +75,8 @@ async def _live(bus: Bus, where: Place, told: dict[str, Any], before: Look, seco
                 "",
                 *_screen(told, size.width, colour=output.colour()),
             ]
-            live.update(Text.from_ansi("\n".join(lines[: size.height - 1])), refresh=True)
+            screen = Text.from_ansi("\n".join(lines[: size.height - 1]), no_wrap=True, overflow="ellipsis")
+            live.update(screen, refresh=True)
             await asyncio.sleep(seconds)
             now = await _look(bus)
             told, before = summary(now, before), now

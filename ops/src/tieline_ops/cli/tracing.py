@@ -13,7 +13,8 @@ from tieline_ops.cli.lines import Told
 
 Span = dict[str, Any]
 
-_BAR = 24
+_BAR = 24  # columns of a bar; fewer where the terminal is narrow
+_BESIDE = 28  # columns of the times beside it
 _DONE = ("complete", "completed", "failed", "cancelled", "error")
 
 
@@ -141,15 +142,16 @@ def drawn(spans: Sequence[Span], *, width: int = 100, colour: bool = False) -> l
 
 
 def _step(step: Span, whole: int, width: int, colour: bool) -> str:
-    before = min(round(step["start_ms"] / whole * _BAR), _BAR - 1)
+    size = min(max(width - _BESIDE - 20, 4), _BAR)
+    before = min(round(step["start_ms"] / whole * size), size - 1)
     lasts = step["took_ms"] if step["took_ms"] is not None else whole - step["start_ms"]
-    long = max(min(round(lasts / whole * _BAR), _BAR - before), 1)
+    long = max(min(round(lasts / whole * size), size - before), 1)
     mark = "█" * long if step["kind"] in ("tool", "permission") else "│"
     took = _ms(step["took_ms"]) if step["kind"] in ("tool", "permission") else ""
     bar = f"{' ' * before}{mark}"
-    text = safe.cut(f"{step['what']} {step['outcome']}".strip(), max(width - _BAR - 28, 20))
+    text = shapes.fit(safe.line(f"{step['what']} {step['outcome']}".strip()), max(width - size - _BESIDE, 8))
     shade = "bad" if step["outcome"] in ("failed", "error") else "name" if took else ""
-    shown = shapes.styled(bar, shade if colour else "") + " " * (_BAR - len(bar))
+    shown = shapes.styled(bar, shade if colour else "") + " " * (size - len(bar))
     return f"  {'+' + _ms(step['start_ms']):>10}  {shown}  {took:>9}  {text}"
 
 
