@@ -9,7 +9,7 @@ from typing import Any
 
 import httpx
 import pytest
-from tieline_ops import demo
+from tieline_ops import demo, demo_system
 from tieline_ops.timeline import Telling
 from tieline_protocol import bus as broker
 from tieline_protocol import jetstream, permissions, subjects
@@ -65,7 +65,7 @@ async def test_a_change_that_the_broker_cannot_make_is_refused_with_its_reason(c
 async def test_the_demo_passes(cluster: Deployment) -> None:
     repository = cluster.workspaces / "demo"
     if not repository.exists():
-        demo.make_repository(repository)
+        demo_system.make_repository(repository)
     said: list[str] = []
     telling = Telling(lambda name, text: said.append(f"{name}: {text}"))
     facts = {"gateway_url": cluster.gateway_url, "token": cluster.token()}

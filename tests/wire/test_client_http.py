@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 from tieline_protocol import jsontext
 from tieline_protocol.errors import Code, Refused, TielineError, TimedOut, Unavailable
+from tieline_streams.dialling import Fatal
 from tieline_streams.executors import Wanted, control
 from tieline_streams.instance import Instance
-from tieline_streams.sockets import Fatal
 
 from tests.support.agentctl import Agentctl, Asked
 

@@ -7,12 +7,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import ctypes
-import json
-import os
-import signal
-import subprocess
-import sys
 import tempfile
 import time
 from collections.abc import AsyncIterator, Callable
@@ -23,17 +17,9 @@ from tieline import Client, Event, Subscription, TielineError
 
 from tieline_ops import expectations
 from tieline_ops.demo_chat import ChatStory
+from tieline_ops.demo_system import PATIENCE, Failed, Say, git, make_repository, system
 from tieline_ops.expectations import Heard
 from tieline_ops.timeline import Telling
-
-Say = Callable[[str, str], None]
-
-_PATIENCE = 30.0  # for each step
-_PR_SET_PDEATHSIG = 1
-
-
-class Failed(Exception):
-    """The demo did not go as it must."""
 
 
 async def demo(say: Say) -> list[str]:
@@ -47,7 +33,7 @@ async def demo(say: Say) -> list[str]:
         say("demo", f"a scratch repository in {repository}")
         found: list[str] = []
         try:
-            async with _system(root, say) as facts:
+            async with system(root, say) as facts:
                 found = await play(facts, repository, telling)
         except* (Failed, TielineError, TimeoutError) as failed:
             found += [str(exc) or type(exc).__name__ for exc in _leaves(failed)]
@@ -173,14 +159,14 @@ class _Story:
 
     def _wrong_on_disk(self, commit: str) -> list[str]:
         found = []
-        head = _git(self._repository, "rev-parse", "HEAD")
+        head = git(self._repository, "rev-parse", "HEAD")
         if head != commit:
             found.append(f"the commit that was told, {commit}, is not HEAD, {head}")
-        if _git(self._repository, "log", "-1", "--format=%s") != expectations.MESSAGE:
+        if git(self._repository, "log", "-1", "--format=%s") != expectations.MESSAGE:
             found.append("the commit has another message")
-        if _git(self._repository, "show", f"HEAD:{expectations.FILE}") != expectations.CONTENT:
+        if git(self._repository, "show", f"HEAD:{expectations.FILE}") != expectations.CONTENT:
             found.append("the committed file holds something else")
-        if status := _git(self._repository, "status", "--porcelain"):
+        if status := git(self._repository, "status", "--porcelain"):
             found.append(f"the repository is not clean: {status}")
         return found
 
@@ -193,7 +179,7 @@ class _Story:
             cursors = dict.fromkeys(last, "start")
             async with await client.subscribe(self._session, cursors=cursors) as subscription:
                 try:
-                    async with asyncio.timeout(_PATIENCE):
+                    async with asyncio.timeout(PATIENCE):
                         while last:
                             event = await anext(subscription)
                             if event.log in last:
@@ -205,82 +191,8 @@ class _Story:
         return expectations.differences(heard, kept)
 
     async def _until(self, condition: Callable[[], object], what: str) -> None:
-        until = time.monotonic() + _PATIENCE
+        until = time.monotonic() + PATIENCE
         while not condition():
             if time.monotonic() > until:
-                raise Failed(f"waited {_PATIENCE:g} s for {what}")
+                raise Failed(f"waited {PATIENCE:g} s for {what}")
             await asyncio.sleep(0.01)
-
-
-@contextlib.asynccontextmanager
-async def _system(root: Path, say: Say) -> AsyncIterator[dict[str, Any]]:
-    """`tieline up` on free ports; its facts once everything answers. Raises Failed."""
-    ready_file = root / "ready.json"
-    options = ["--data", str(root), "--ready-file", str(ready_file)]
-    for name in ("gateway", "nats", "agentctl"):
-        options += [f"--{name}-port", "0"]
-    process = await asyncio.create_subprocess_exec(
-        sys.executable,
-        *("-m", "tieline_ops", "up", *options),
-        stdin=asyncio.subprocess.DEVNULL,
-        stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.STDOUT,
-        # A script answers the same at every run, and costs nothing; the user's own shell may take long to begin.
-        env={**os.environ, "OPENAI_API_KEY": "", "SHELL": "/bin/sh"},
-        start_new_session=True,  # Ctrl-C is for us; we then stop it
-        preexec_fn=_stop_with_us if sys.platform == "linux" else None,
-    )
-    async with asyncio.TaskGroup() as group:
-        group.create_task(_show(process, say), name="what the system says")
-        try:
-            async with asyncio.timeout(_PATIENCE):
-                while not ready_file.exists():
-                    if process.returncode is not None:
-                        raise Failed("the system could not be started")
-                    await asyncio.sleep(0.01)
-            yield json.loads(ready_file.read_text())
-        except TimeoutError:
-            raise Failed(f"the system is not ready after {_PATIENCE:g} s") from None
-        finally:
-            if process.returncode is None:
-                process.send_signal(signal.SIGTERM)
-            code = await process.wait()
-    if code != 0:
-        raise Failed(f"the system ended with {code}")
-
-
-def _stop_with_us() -> None:
-    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
-
-
-async def _show(process: asyncio.subprocess.Process, say: Say) -> None:
-    assert process.stdout is not None
-    async for raw in process.stdout:
-        words = raw.decode(errors="replace").rstrip("\n").split(maxsplit=2)  # time, name, text
-        say(words[1] if len(words) == 3 else "tieline", words[-1] if words else "")
-
-
-def make_repository(path: Path) -> None:
-    """A repository with one commit, for the demo to work in."""
-    path.mkdir(parents=True)
-    (path / "README").write_text("A scratch repository.\n")
-    _git(path, "init", "--quiet", "--initial-branch=main")
-    _git(path, "config", "user.name", "Demo")
-    _git(path, "config", "user.email", "demo@example.org")
-    _git(path, "config", "commit.gpgsign", "false")
-    _git(path, "add", "README")
-    _git(path, "commit", "--quiet", "--message=Begin")
-
-
-def _git(path: Path, *words: str) -> str:
-    done = subprocess.run(
-        ["git", *words],
-        cwd=path,
-        capture_output=True,
-        text=True,
-        check=False,
-        env={**os.environ, "LC_ALL": "C"},
-    )
-    if done.returncode != 0:
-        raise Failed(f"git {words[0]}: {done.stderr.strip()}")
-    return done.stdout.strip()

@@ -8,11 +8,11 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import BaseRoute
 
-from tieline_agentctl import files, searching
-from tieline_agentctl.files import FileFailed
+from tieline_agentctl import files, paths, searching
 from tieline_agentctl.git import GitFailed
 from tieline_agentctl.git_parse import safe_revision
 from tieline_agentctl.instance import Instance
+from tieline_agentctl.paths import FileFailed
 from tieline_agentctl.web import Args, BadRequest, answer, arguments, raw_body, route, validated
 
 MOST_QUERY = 200
@@ -224,7 +224,7 @@ class FileRoutes:
         return answer({"results": results})
 
     def _changed(self, repo: str, path: str, operation: str, expect: str = "") -> None:
-        plain = files.plain_name(path)
+        plain = paths.plain_name(path)
         self._instance.workspace.changed(f"{repo}/{plain}" if repo else plain, operation, expect)
 
 

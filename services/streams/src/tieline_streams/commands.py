@@ -21,10 +21,10 @@ from tieline_protocol.messages import Request, answer, refusal
 
 from tieline_streams import views
 from tieline_streams.agent_commands import PASSED, AgentCommands
+from tieline_streams.dialling import Fatal
 from tieline_streams.metrics import COMMANDS, SECONDS
 from tieline_streams.payloads import Found, Rename, read
 from tieline_streams.session import Session
-from tieline_streams.sockets import Fatal
 from tieline_streams.workspace_commands import WorkspaceCommands
 
 log = structlog.get_logger()

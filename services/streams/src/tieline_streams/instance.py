@@ -26,7 +26,7 @@ from tieline_protocol.errors import (
     Unavailable,
 )
 
-from tieline_streams.sockets import Fatal
+from tieline_streams.dialling import Fatal
 
 _CONNECT = 3.0
 

@@ -15,12 +15,12 @@ from tieline_protocol.errors import Code, Refused, TielineError, Unavailable
 from tieline_protocol.messages import InstanceRecord
 
 from tieline_streams.agent_tools import AgentTools
+from tieline_streams.dialling import Fatal
 from tieline_streams.executors import Wanted
 from tieline_streams.instance import Instance
 from tieline_streams.journal import Journal
 from tieline_streams.ownership import Ledger, Parts, Place
 from tieline_streams.replay import MOST
-from tieline_streams.sockets import Fatal
 from tieline_streams.stream_manager import Execution, StreamManager
 from tieline_streams.workspace_callbacks import WorkspaceStreamCallbacks
 

@@ -13,10 +13,10 @@ import structlog
 from tieline_protocol import jsontext
 from tieline_protocol.errors import Code, Refused, TielineError
 
+from tieline_streams.dialling import Fatal
 from tieline_streams.journal import Journal
 from tieline_streams.line import RUNNING, Line, exit_code
 from tieline_streams.ownership import Place
-from tieline_streams.sockets import Fatal
 from tieline_streams.turn import Due
 
 log = structlog.get_logger()

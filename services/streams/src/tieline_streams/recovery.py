@@ -15,10 +15,10 @@ import structlog
 from tieline_protocol.errors import Code, FateUnknown, Refused, TimedOut, Unavailable
 
 from tieline_streams.config import Limits
+from tieline_streams.dialling import Fatal
 from tieline_streams.journal import Journal
 from tieline_streams.line import RUNNING, Line, agent_pid
 from tieline_streams.ownership import Place
-from tieline_streams.sockets import Fatal
 
 log = structlog.get_logger()
 

@@ -1,4 +1,4 @@
-"""One WebSocket to a daemon: dial, whole text frames in, frames out, heartbeat, pause, close.
+"""One WebSocket to a daemon, which dialling.py opens: whole text frames in, frames out, heartbeat, pause, close.
 
 Frames go to a plain function, all that came in one turn of the loop together; what that function raises ends this
 socket and nothing else.
@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import socket
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any
 
 import structlog
@@ -18,15 +18,12 @@ from picows import (
     WSCloseCode,
     WSError,
     WSFrame,
-    WSHandshakeError,
     WSListener,
     WSMsgType,
     WSProtocolError,
     WSTransport,
-    ws_connect,
 )
-from tieline_protocol import agentctl_http, jsontext
-from tieline_protocol.errors import BadMessage, Code, Refused, Unavailable
+from tieline_protocol.errors import Code, Refused, Unavailable
 
 log = structlog.get_logger()
 
@@ -34,13 +31,6 @@ _TEXT = WSMsgType.TEXT  # looked up for every frame
 # Bytes read before everything else in this process gets its turn; the loop itself would read MBs.
 _TURN = 128 * 1024
 _WRITE_BUFFER = 8 * 1024 * 1024  # a daemon that does not read makes us refuse input above this
-
-
-class Fatal(Refused):
-    """The daemon is not ours, or not there any more: dialling again cannot help."""
-
-    def __init__(self, message: str) -> None:
-        super().__init__(Code.UNAVAILABLE, message)
 
 
 class Socket(WSListener):
@@ -251,47 +241,3 @@ class Socket(WSListener):
             except (WSError, OSError) as exc:
                 self.too_big |= isinstance(exc, WSProtocolError) and exc.code == WSCloseCode.MESSAGE_TOO_BIG
                 log.info("a daemon's connection ended", error=repr(exc))
-
-
-async def dial(
-    url: str,
-    headers: Mapping[str, str],
-    on_texts: Callable[[list[bytes]], None],
-    *,
-    limit: float,
-    max_frame: int,
-    may_act: Callable[[], bool] = lambda: True,
-) -> Socket:
-    """Connect. Raises Fatal, Unavailable. While it is not the case that `may_act`, nothing is used or written."""
-    if not may_act():
-        raise Unavailable("this process is not certain to own the session")
-    socket = Socket(on_texts, max_frame, may_act)
-    try:
-        async with asyncio.timeout(limit + 0.5):
-            await ws_connect(
-                lambda: socket,
-                url,
-                extra_headers=dict(headers),
-                max_frame_size=max_frame,
-                max_redirects=0,
-                websocket_handshake_timeout=limit,
-            )
-    except WSHandshakeError as exc:
-        raise _handshake(exc) from exc
-    except (WSError, OSError, TimeoutError) as exc:
-        raise Unavailable(f"the daemon cannot be reached: {exc or type(exc).__name__}") from exc
-    return socket
-
-
-def _handshake(exc: WSHandshakeError) -> Refused | Unavailable:
-    if exc.response is None:
-        return Unavailable(f"the daemon cannot be reached: {exc}")
-    status = int(exc.response.status)
-    body: object = None
-    with contextlib.suppress(BadMessage):
-        body = jsontext.loads(exc.raw_body or b"")
-    if status == 401:
-        return Fatal("the daemon does not accept our token")
-    if agentctl_http.is_gone(status, body):
-        return Fatal("the instance is gone")
-    return Unavailable(f"the daemon answered {status} to the dial")

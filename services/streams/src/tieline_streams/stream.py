@@ -15,9 +15,10 @@ from tieline_protocol.errors import BadMessage, Unavailable
 from tieline_protocol.numbering import gap
 
 from tieline_streams.config import Limits
+from tieline_streams.dialling import dial
 from tieline_streams.execution import Execution
 from tieline_streams.metrics import INVALID
-from tieline_streams.sockets import Socket, dial
+from tieline_streams.sockets import Socket
 
 log = structlog.get_logger()
 

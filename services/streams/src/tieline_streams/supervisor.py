@@ -13,9 +13,10 @@ from typing import Any
 import structlog
 from tieline_protocol.errors import TielineError
 
+from tieline_streams.dialling import Fatal
 from tieline_streams.metrics import DIALS
 from tieline_streams.retry import Again, Retry
-from tieline_streams.sockets import Fatal, Socket
+from tieline_streams.sockets import Socket
 
 log = structlog.get_logger()
 
