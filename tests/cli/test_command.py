@@ -148,6 +148,19 @@ def test_a_broker_that_is_away_is_told_soon(home: Path) -> None:
     assert time.monotonic() - began < 5
 
 
+@pytest.mark.parametrize("url", ["nats://no-such-host.invalid:4222", "foo://x.invalid"])
+def test_a_broker_whose_name_nobody_knows(home: Path, url: str) -> None:
+    told = Command(home, {"TIELINE_NATS_URL": url})("sessions", code=4)
+
+    assert "there is no such host" in told.errors
+
+
+def test_a_disk_that_is_full_is_told_in_a_line(tieline: Command, session: str) -> None:
+    told = tieline.sh("tieline sessions > /dev/full", code=1)
+
+    assert told.errors == "tieline: No space left on device\n"
+
+
 # Contexts
 
 

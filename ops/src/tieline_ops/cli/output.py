@@ -167,6 +167,9 @@ def failed(exc: BaseException) -> int:
         return of(str(code))
     if os.environ.get("TIELINE_DEBUG"):
         raise exc
+    if isinstance(exc, OSError) and exc.strerror:
+        _complain(": ".join(part for part in (str(exc.filename or ""), exc.strerror) if part))
+        return Exit.FAILED
     _complain(f"{type(exc).__name__}: {exc}", "TIELINE_DEBUG=1 shows where")
     return Exit.FAILED
 

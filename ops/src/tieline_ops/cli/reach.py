@@ -19,7 +19,17 @@ if TYPE_CHECKING:
 
 CONNECT = 5.0  # s until a broker or gateway that does not answer counts as away
 _SOON = 0.3  # s until one does that says no
-_HOPELESS = ("refused", "authorization", "name or service not known", "temporary failure in name resolution")
+_HOPELESS = {  # what a broker's connection complains of when trying again is no use, and what people are told
+    "refused": "nobody listens there",
+    "authorization": "",
+    "name or service not known": "there is no such host",
+    "temporary failure in name resolution": "there is no such host",
+    "certificate_verify_failed": "nobody who is known here vouches for its certificate",
+}
+_HINTS = {
+    "authorization": "its user and password stand in the context",
+    "certificate_verify_failed": "SSL_CERT_FILE names a file with its authority",
+}
 
 
 @contextlib.asynccontextmanager
@@ -52,12 +62,11 @@ async def bus(place: Place, patience: float = CONNECT) -> AsyncIterator[Bus]:
                 connected = await stack.enter_async_context(broker.connect(settings))
         except TimeoutError:
             why = told[-1] if told else "it does not answer"
-            denied = "authorization" in why.lower()
-            why = "nobody listens there" if "refused" in why.lower() else why
+            sign = next((sign for sign in _HOPELESS if sign in why.lower()), "")
             raise Problem(
-                f"NATS cannot be reached at {settings.url}: {why}",
-                Exit.DENIED if denied else Exit.UNAVAILABLE,
-                "its user and password stand in the context" if denied else f"found by: {place.found}",
+                f"NATS cannot be reached at {settings.url}: {_HOPELESS.get(sign) or why}",
+                Exit.DENIED if sign == "authorization" else Exit.UNAVAILABLE,
+                _HINTS.get(sign, f"found by: {place.found}"),
             ) from None
         yield connected
 
