@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import os
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -13,6 +14,9 @@ from tieline_protocol import streams
 from tieline_protocol.bus import Bus, BusSettings
 
 from tests.support.nats_server import NatsServer
+
+if TYPE_CHECKING:
+    from tests.support.process import Process
 
 # The same examples in every run, and no verdict on how fast they were: other tests want the same cores.
 settings.register_profile(
@@ -41,3 +45,12 @@ async def bus(nats_server: NatsServer) -> AsyncIterator[Bus]:
     async with bus_module.connect(BusSettings(nats_server.url, "test")) as connected:
         await streams.ensure(connected, streams.StreamLimits())
         yield connected
+
+
+@pytest.fixture(scope="module")
+def started(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Process, str]]:
+    """The process of a daemon that the tests of a module share, and its token."""
+    from tests.support.daemon import shared_daemon  # takes half a second, which most runs need not spend
+
+    with shared_daemon(tmp_path_factory.mktemp("daemon")) as it:
+        yield it

@@ -6,7 +6,6 @@ import signal
 import socket
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -17,17 +16,11 @@ import pytest
 from websockets.asyncio.client import connect
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 
-from tests.support.daemon import Daemon, Instance, alive, daemon, shared_daemon
+from tests.support.daemon import Daemon, Instance, alive, daemon
 from tests.support.eventually import eventually
 from tests.support.process import Process
 
 pytestmark = pytest.mark.timeout(20)  # the first test of a module waits for the daemon, too
-
-
-@pytest.fixture(scope="module")
-def started(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Process, str]]:
-    with shared_daemon(tmp_path_factory.mktemp("daemon")) as it:
-        yield it
 
 
 async def test_its_first_line_and_its_ready_file_say_where_it_is(started: tuple[Process, str]) -> None:

@@ -3,13 +3,13 @@
 import base64
 import hashlib
 import os
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.support.daemon import Daemon, Instance, git, repository, shared_daemon
+from tests.support.daemon import Daemon, Instance, git, repository
 from tests.support.eventually import eventually
 from tests.support.process import Process
 
@@ -18,12 +18,6 @@ ONE = hashlib.sha256(b"one\n").hexdigest()
 
 
 pytestmark = pytest.mark.timeout(20)  # the first test of a module waits for the daemon, too
-
-
-@pytest.fixture(scope="module")
-def started(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Process, str]]:
-    with shared_daemon(tmp_path_factory.mktemp("daemon")) as it:
-        yield it
 
 
 @pytest.fixture

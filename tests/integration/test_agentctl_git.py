@@ -1,13 +1,13 @@
 """The git routes of a real daemon, on the real git: what works, what git refuses, and one operation at a time."""
 
 import asyncio
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.support.daemon import Daemon, Instance, git, repository, shared_daemon
+from tests.support.daemon import Daemon, Instance, git, repository
 from tests.support.eventually import eventually
 from tests.support.process import Process
 
@@ -15,12 +15,6 @@ ODD = ["b ü.txt", "new\nline", "-lead", 'a -> "x".txt', ":(glob)*", "e\u0301.tx
 
 
 pytestmark = pytest.mark.timeout(20)  # the first test of a module waits for the daemon, too
-
-
-@pytest.fixture(scope="module")
-def started(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Process, str]]:
-    with shared_daemon(tmp_path_factory.mktemp("daemon")) as it:
-        yield it
 
 
 @pytest.fixture

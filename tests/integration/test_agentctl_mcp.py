@@ -5,7 +5,7 @@ import json
 import shlex
 import sys
 import time
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -24,7 +24,7 @@ from tieline_agentctl.mcp_tools import McpTools
 from tieline_agentctl.scope import Scope
 from tieline_agentctl.serving import bind, serving
 
-from tests.support.daemon import Daemon, Instance, shared_daemon
+from tests.support.daemon import Daemon, Instance
 from tests.support.eventually import eventually
 from tests.support.mcp_backend import McpBackend, mcp_backend, plugin_tool
 from tests.support.process import Process
@@ -35,12 +35,6 @@ QUESTION = {
     "context": "new project",
 }
 pytestmark = pytest.mark.timeout(40)
-
-
-@pytest.fixture(scope="module")
-def started(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Process, str]]:
-    with shared_daemon(tmp_path_factory.mktemp("daemon")) as it:
-        yield it
 
 
 @pytest.fixture

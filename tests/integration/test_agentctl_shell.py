@@ -3,23 +3,17 @@
 import asyncio
 import re
 from asyncio.subprocess import PIPE
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.support.daemon import Daemon, Instance, Stream, alive, shared_daemon
+from tests.support.daemon import Daemon, Instance, Stream, alive
 from tests.support.eventually import eventually
 from tests.support.process import Process
 
 pytestmark = pytest.mark.timeout(20)  # the first test of a module waits for the daemon, too
-
-
-@pytest.fixture(scope="module")
-def started(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Process, str]]:
-    with shared_daemon(tmp_path_factory.mktemp("daemon")) as it:
-        yield it
 
 
 @pytest.fixture

@@ -3,13 +3,13 @@
 The shapes are written from sections 1 and 2 of the page, not from our code.
 """
 
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.support.daemon import Daemon, Instance, git, repository, shared_daemon
+from tests.support.daemon import Daemon, Instance, git, repository
 from tests.support.eventually import eventually
 from tests.support.process import Process
 from tests.support.shapes import ANY, NANO, SECONDS, SHA, THREE, Either, Map, check
@@ -119,12 +119,6 @@ CONTENT = {
 
 
 pytestmark = pytest.mark.timeout(20)  # the first test of a module waits for the daemon, too
-
-
-@pytest.fixture(scope="module")
-def started(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Process, str]]:
-    with shared_daemon(tmp_path_factory.mktemp("daemon")) as it:
-        yield it
 
 
 @pytest.fixture

@@ -3,7 +3,7 @@
 import asyncio
 import json
 import re
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -12,7 +12,7 @@ import httpx
 import pytest
 from websockets.asyncio.client import ClientConnection, connect
 
-from tests.support.daemon import Daemon, Instance, shared_daemon
+from tests.support.daemon import Daemon, Instance
 from tests.support.process import Process
 
 pytestmark = pytest.mark.timeout(30)
@@ -51,12 +51,6 @@ QUESTION = {
         }
     ],
 }
-
-
-@pytest.fixture(scope="module")
-def started(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Process, str]]:
-    with shared_daemon(tmp_path_factory.mktemp("daemon")) as it:
-        yield it
 
 
 @pytest.fixture

@@ -1,13 +1,13 @@
 """Our daemon's workspace stream against section 4 of the wire page: its fields and no others."""
 
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
 import orjson
 import pytest
 
-from tests.support.daemon import Daemon, Instance, git, repository, shared_daemon
+from tests.support.daemon import Daemon, Instance, git, repository
 from tests.support.process import Process
 from tests.support.shapes import ANY, NANO, SHA, Either, Map, check
 from tests.wire.test_daemon_http import FILE_INFO, NAMES
@@ -108,12 +108,6 @@ TYPES: dict[str, Any] = {
 
 
 pytestmark = pytest.mark.timeout(20)  # the first test of a module waits for the daemon, too
-
-
-@pytest.fixture(scope="module")
-def started(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Process, str]]:
-    with shared_daemon(tmp_path_factory.mktemp("daemon")) as it:
-        yield it
 
 
 @pytest.fixture
