@@ -29,7 +29,7 @@ def within(traceparent: str | None) -> Iterator[None]:
     """What is done in this block belongs to that trace, spans of OpenTelemetry too; None: to none that is known."""
     before = _within.set(traceparent)
     try:
-        if traceparent is None or "opentelemetry.trace" not in sys.modules:
+        if "opentelemetry.trace" not in sys.modules:
             yield
         else:
             with _attached(traceparent):
@@ -39,12 +39,12 @@ def within(traceparent: str | None) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def _attached(traceparent: str) -> Iterator[None]:
+def _attached(traceparent: str | None) -> Iterator[None]:
     from opentelemetry import context
     from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 
-    told = TraceContextTextMapPropagator().extract({"traceparent": traceparent})
-    token = context.attach(told)
+    carrier = {"traceparent": traceparent} if traceparent is not None else {}
+    token = context.attach(TraceContextTextMapPropagator().extract(carrier, context=context.Context()))
     try:
         yield
     finally:
