@@ -370,7 +370,7 @@ class Agentctl:
             if one.get("id") == id and one.get("type") in ("response", "error")
         ]
 
-    async def reply(self, id: str, timeout: float = 5) -> dict[str, Any]:
+    async def reply(self, id: str, timeout: float = 8) -> dict[str, Any]:
         """Wait for the first reply: an envelope."""
         return (await eventually(lambda: self.replies(id), timeout))[0]
 

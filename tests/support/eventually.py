@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import Any
 
 
-async def eventually(condition: Callable[[], Any], timeout: float = 5.0, every: float = 0.01) -> Any:
+async def eventually(condition: Callable[[], Any], timeout: float = 8.0, every: float = 0.01) -> Any:
     """Ask a plain or async function until it gives something true, and return that."""
     until = time.monotonic() + timeout
     while True:

@@ -55,7 +55,7 @@ class Raw:
                 self.events.append(frame["payload"])
             self._news.set()
 
-    async def until(self, condition: Callable[[], Any], timeout: float = 5) -> Any:
+    async def until(self, condition: Callable[[], Any], timeout: float = 8) -> Any:
         """Wait for frames until something is true."""
         async with asyncio.timeout(timeout):
             while not (value := condition()):
@@ -66,7 +66,7 @@ class Raw:
     async def send(self, **frame: Any) -> None:
         await self.socket.send(orjson.dumps(frame), text=True)
 
-    async def answer_to(self, id: Any, timeout: float = 5) -> dict[str, Any]:
+    async def answer_to(self, id: Any, timeout: float = 8) -> dict[str, Any]:
         def found() -> dict[str, Any] | None:
             kinds = ("response", "error")
             return next((f for f in self.frames if f.get("type") in kinds and f.get("id") == id), None)
@@ -75,7 +75,7 @@ class Raw:
         return frame
 
     async def ask(
-        self, action: str, payload: dict[str, Any] | None = None, timeout: float = 5
+        self, action: str, payload: dict[str, Any] | None = None, timeout: float = 8
     ) -> dict[str, Any]:
         """The whole frame that answers a request."""
         id = f"r{next(self._ids)}"

@@ -61,7 +61,7 @@ async def asked(front: Raw, request_id: str) -> dict[str, Any]:
     return call
 
 
-async def ended(front: Raw, request_id: str, timeout: float = 5) -> dict[str, Any]:
+async def ended(front: Raw, request_id: str, timeout: float = 8) -> dict[str, Any]:
     """The end of a call, as the caller hears it; it must be the only one."""
 
     def found() -> list[dict[str, Any]]:

@@ -101,7 +101,7 @@ class Frontend:
             record.event for record in await self.log(name) if type is None or record.event["type"] == type
         ]
 
-    async def until(self, name: str, type: str, timeout: float = 5, **fields: Any) -> dict[str, Any]:
+    async def until(self, name: str, type: str, timeout: float = 8, **fields: Any) -> dict[str, Any]:
         """Wait for an event with these fields, and return it."""
 
         async def found() -> dict[str, Any] | None:

@@ -119,7 +119,7 @@ class Chat:
     async def events(self, type: str | None = None) -> list[dict[str, Any]]:
         return [record.event for record in await self.log() if type is None or record.event["type"] == type]
 
-    async def until(self, type: str, timeout: float = 5, **fields: Any) -> dict[str, Any]:
+    async def until(self, type: str, timeout: float = 8, **fields: Any) -> dict[str, Any]:
         """Wait for an event with these fields, and return it."""
 
         async def found() -> dict[str, Any] | None:
