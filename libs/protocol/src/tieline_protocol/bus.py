@@ -1,4 +1,5 @@
-"""NATS, and the only importer of nats: one connection that reconnects for ever and says so.
+"""NATS: one connection that reconnects for ever and says so. Nothing else but its two halves (subscription.py,
+nats_client.py) imports nats.
 
 What nats-py does not do and we need: it pings every few seconds; a request fails at the disconnect instead of at its
 time-out; nothing is given to a connection that is down, nor sent by the next one; no error of the server ends the
@@ -11,35 +12,31 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import functools
-import itertools
 import random
 import secrets
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePath
-from typing import TypeVar
 
 import structlog
-from nats.aio.msg import Msg
-from nats.aio.subscription import Subscription as NatsSubscription
 from nats.errors import Error as NatsError
 
+from tieline_protocol.awaited import Answered, Awaited, Exchange
 from tieline_protocol.backoff import delays
 from tieline_protocol.errors import (
     Code,
-    FateUnknown,
     NoResponders,
     ProtocolError,
     Refused,
     TimedOut,
     Unavailable,
 )
-from tieline_protocol.following import Exchange, Following
+from tieline_protocol.following import Following
 from tieline_protocol.metrics import BUS, BUS_DROPPED, BUS_RECONNECTS
-from tieline_protocol.nats_client import NatsClient
-from tieline_protocol.received import Received, status
+from tieline_protocol.nats_client import NatsClient, heeding
+from tieline_protocol.received import Received, nobody, status
 from tieline_protocol.server import EndpointStats, Server
+from tieline_protocol.subscription import Subscription, unused
 
 __all__ = [
     "Bus",
@@ -54,13 +51,9 @@ __all__ = [
     "status",
 ]
 
-T = TypeVar("T")
-Answered = Callable[[Received | Exception], None]
-
 log = structlog.get_logger()
 
 FOLLOWED_BYTES = 64 * 1024 * 1024  # that may wait for a task that follows a subject
-_LOOK = 1.0  # s between looks for requests whose time is up
 _MAX_SUBJECT = 2_048  # the server's control line holds 4,096 bytes
 
 
@@ -78,17 +71,6 @@ class BusSettings:
     password_file: PurePath | None = None  # read at each connection: a new password needs no restart
 
 
-async def _heeding(work: Awaitable[T]) -> T:
-    """Await a call of nats-py that may flush: that swallows a cancellation, and with it a time-out or a stop."""
-    task = asyncio.current_task()
-    assert task is not None
-    before = task.cancelling()
-    value = await work
-    if task.cancelling() > before:
-        raise asyncio.CancelledError
-    return value
-
-
 class Bus:
     """One connection. Made by `connect`; closed, after draining, by leaving its block."""
 
@@ -96,11 +78,7 @@ class Bus:
         self.settings = settings
         self._nc = NatsClient()
         self._connected = asyncio.Event()
-        self._waiting: dict[str, asyncio.Future[Received]] = {}
-        self._asked: dict[str, tuple[float, Answered]] = {}  # with the loop's time of its end
-        self._expiring: asyncio.TimerHandle | None = None
-        self._exchanges: dict[str, Exchange] = {}
-        self._tokens = itertools.count(1)
+        self._awaited = Awaited()
         self._inbox = ""
         self._subscriptions: dict[int, Subscription] = {}
         self._on_disconnect: list[Callable[[], None]] = []
@@ -128,7 +106,7 @@ class Bus:
     @property
     def waiting(self) -> int:
         """Requests without an answer."""
-        return len(self._waiting) + len(self._asked) + len(self._exchanges)
+        return len(self._awaited)
 
     @property
     def traffic(self) -> dict[str, int]:
@@ -177,7 +155,7 @@ class Bus:
             self._nc.send_now(subject, data, reply)
             return
         try:
-            await _heeding(self._nc.publish(subject, data, reply, headers))
+            await heeding(self._nc.publish(subject, data, reply, headers))
             self._nc.write_now()
         except (NatsError, OSError) as exc:  # a flush may find the socket broken before anybody else does
             raise Unavailable(f"the broker is away: {exc}") from exc
@@ -206,8 +184,8 @@ class Bus:
         """Wait until the server has seen all that was published before. Raises Unavailable."""
         try:
             # nats-py writes its ping past what waits to be written: that must go first.
-            await _heeding(self._nc._flush_pending(force_flush=True))
-            await _heeding(self._nc.flush(timeout=timeout))  # type: ignore[arg-type]  # it takes any number
+            await heeding(self._nc._flush_pending(force_flush=True))
+            await heeding(self._nc.flush(timeout=timeout))  # type: ignore[arg-type]  # it takes any number
         except (NatsError, OSError, TimeoutError) as exc:
             raise Unavailable(f"the broker does not answer: {exc}") from exc
 
@@ -215,12 +193,7 @@ class Bus:
         self, subject: str, data: bytes, timeout: float, headers: dict[str, str] | None = None
     ) -> Received:
         """One answer, in time. Raises NoResponders, FateUnknown (at the disconnect), TimedOut, Unavailable."""
-        token = format(next(self._tokens), "x")
-        loop = asyncio.get_running_loop()
-        future: asyncio.Future[Received] = loop.create_future()
-        self._waiting[token] = future
-        expiry = loop.call_later(timeout, _expire, future, timeout)
-        try:
+        with self._awaited.one(timeout) as (token, answer):
             reply = f"{self._inbox}.{token}"
             if headers is not None or not self.publish_quickly(subject, data, reply):
                 try:
@@ -228,52 +201,28 @@ class Bus:
                         await self.publish(subject, data, reply, headers)
                 except TimeoutError as exc:
                     raise TimedOut(f"no answer within {timeout:g} s") from exc
-            received = await future
-        finally:
-            expiry.cancel()
-            del self._waiting[token]
-            if future.done() and not future.cancelled():
-                future.exception()  # nobody may have come to wait for it
-        if _nobody(received):
+            received = await answer
+        if nobody(received):
             raise NoResponders("nobody is there")
         return received
 
     def ask(self, subject: str, data: bytes, timeout: float, then: Answered) -> bool:
         """`request` without a task: `then` is called once, with the answer or with what `request` would raise.
 
-        False where it cannot be sent at once: `request` is the way then, and `then` is not called. Thousands may be
-        under way, so that one timer looks after all of them: a time-out may come a second late.
+        False where it cannot be sent at once: `request` is the way then, and `then` is not called.
         """
-        token = format(next(self._tokens), "x")
+        token = self._awaited.token()
         if not self.publish_quickly(subject, data, f"{self._inbox}.{token}", later=True):
             return False
-        loop = asyncio.get_running_loop()
-        self._asked[token] = (loop.time() + timeout, then)
-        if self._expiring is None:
-            self._expiring = loop.call_later(_LOOK, self._expire_asked)
+        self._awaited.call(token, timeout, then)
         return True
-
-    def _expire_asked(self) -> None:
-        loop = asyncio.get_running_loop()
-        now = loop.time()
-        late = [token for token, (until, _) in self._asked.items() if now >= until]
-        self._expiring = loop.call_later(_LOOK, self._expire_asked) if len(late) < len(self._asked) else None
-        self._end_asked(late, TimedOut("no answer in time"))
-
-    def _end_asked(self, tokens: Sequence[str], exc: Exception) -> None:
-        ended = [self._asked.pop(token)[1] for token in tokens]
-        self._tell([functools.partial(then, exc) for then in ended])
 
     @contextlib.asynccontextmanager
     async def exchange(self, subject: str, data: bytes) -> AsyncIterator[Exchange]:
         """A request that is answered by several messages, until the block is left. Raises Unavailable."""
-        token = format(next(self._tokens), "x")
-        exchange = self._exchanges[token] = Exchange()
-        try:
+        with self._awaited.several() as (token, exchange):
             await self.publish(subject, data, f"{self._inbox}.{token}")
             yield exchange
-        finally:
-            del self._exchanges[token]
 
     # Subscribing
 
@@ -336,8 +285,8 @@ class Bus:
             await asyncio.sleep(wait)
         self._nc.options["allow_reconnect"] = True
         self._inbox = self.inbox()
-        answers = await self._nc.subscribe(f"{self._inbox}.*", cb=_unused)
-        self._nc.direct[answers._id] = self._answered
+        answers = await self._nc.subscribe(f"{self._inbox}.*", cb=unused)
+        self._nc.direct[answers._id] = self._awaited.heard
         self._complaint = ""
         self._opened = True
         self._connected.set()
@@ -368,20 +317,6 @@ class Bus:
         file = self.settings.password_file
         return self.settings.password if file is None else Path(file).read_text().strip()
 
-    def _answered(self, received: Received) -> None:
-        token = received.subject.rpartition(".")[2]
-        asked = self._asked.pop(token, None)
-        if asked is not None:
-            asked[1](NoResponders("nobody is there") if _nobody(received) else received)
-            return
-        exchange = self._exchanges.get(token)
-        if exchange is not None:
-            exchange._put(received)
-            return
-        future = self._waiting.get(token)
-        if future is not None and not future.done():
-            future.set_result(received)
-
     async def _failed(self, exc: Exception) -> None:
         if repr(exc) != self._complaint:  # said once, not at each of ten attempts a second
             self._complaint = repr(exc)
@@ -392,12 +327,7 @@ class Bus:
             return
         self._connected.clear()
         self._nc.forget_unsent()
-        for exchange in self._exchanges.values():
-            exchange._break()
-        for future in list(self._waiting.values()):
-            if not future.done():
-                future.set_exception(FateUnknown("the connection to the broker broke"))
-        self._end_asked(list(self._asked), FateUnknown("the connection to the broker broke"))
+        self._awaited.lost()
         if not self._closing:
             log.warning("the broker went away", connection=self.settings.name)
         self._tell(self._on_disconnect)
@@ -423,25 +353,11 @@ class Bus:
 
     async def _close(self) -> None:
         self._closing = True
-        if self._expiring is not None:
-            self._expiring.cancel()
+        self._awaited.close()
         if self.connected:
             with contextlib.suppress(NatsError, asyncio.TimeoutError, OSError):
                 await self._nc.flush(timeout=2)
-        await _heeding(self._nc.close())
-
-
-async def _unused(msg: Msg) -> None:
-    """What makes nats-py keep no messages for `next_msg`; all of them are handled directly."""
-
-
-def _nobody(received: Received) -> bool:
-    return received.headers is not None and received.headers.get("Status") == "503" and not received.data
-
-
-def _expire(future: asyncio.Future[Received], timeout: float) -> None:
-    if not future.done():
-        future.set_exception(TimedOut(f"no answer within {timeout:g} s"))
+        await heeding(self._nc.close())
 
 
 @contextlib.asynccontextmanager
@@ -454,45 +370,3 @@ async def connect(settings: BusSettings) -> AsyncIterator[Bus]:
             yield bus
     finally:
         await bus._close()
-
-
-class Subscription:
-    """A subscription; an error in its handler is logged and does not end it."""
-
-    def __init__(
-        self, bus: Bus, handler: Callable[[Received], None], on_lost: Callable[[], None] | None
-    ) -> None:
-        self._bus = bus
-        self._handler = handler
-        self._on_lost = on_lost
-        self._subscription: NatsSubscription | None = None
-
-    async def _start(self, subject: str, queue: str) -> None:
-        self._bus.check(subject)
-        nc = self._bus._nc
-        sid = nc._sid + 1  # the one it is about to give: a first message may come before it returns
-        nc.direct[sid] = self._handler
-        try:
-            self._subscription = await _heeding(nc.subscribe(subject, queue, cb=_unused))
-        except NatsError as exc:
-            del nc.direct[sid]
-            raise Unavailable(f"cannot subscribe: {exc}") from exc
-        self._bus._subscriptions[sid] = self
-
-    def _lost(self) -> None:
-        if self._on_lost is not None:
-            self._on_lost()
-
-    async def close(self, *, drain: bool = False) -> None:
-        """Stop hearing. What came and was not handled yet is dropped, or handled first (`drain`)."""
-        subscription, self._subscription = self._subscription, None
-        if subscription is None:
-            return
-        self._bus._subscriptions.pop(subscription._id, None)
-        with contextlib.suppress(NatsError, TimeoutError):
-            if drain and self._bus.connected:
-                await asyncio.wait_for(subscription.drain(), 2)  # type: ignore[no-untyped-call]
-            else:
-                self._bus._nc.direct.pop(subscription._id, None)
-                await _heeding(subscription.unsubscribe())
-        self._bus._nc.direct.pop(subscription._id, None)

@@ -11,8 +11,8 @@ import asyncio
 import json
 import socket
 from collections import deque
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Awaitable, Callable
+from typing import Any, TypeVar
 
 import structlog
 from nats.aio.client import Client
@@ -23,10 +23,23 @@ from tieline_protocol.errors import ProtocolError
 from tieline_protocol.received import Received
 from tieline_protocol.wire import Parser, headers
 
+T = TypeVar("T")
+
 log = structlog.get_logger()
 
 _AT_ONCE = 64 * 1024  # bytes that may wait to be written before a publish leaves its own to the flusher
 _READ = 256 * 1024  # bytes the kernel may gather: all of it is read before anything else gets its turn
+
+
+async def heeding(work: Awaitable[T]) -> T:
+    """Await a call of nats-py that may flush: that swallows a cancellation, and with it a time-out or a stop."""
+    task = asyncio.current_task()
+    assert task is not None
+    before = task.cancelling()
+    value = await work
+    if task.cancelling() > before:
+        raise asyncio.CancelledError
+    return value
 
 
 class NatsClient(Client):
