@@ -61,7 +61,12 @@ async def test_functions_whose_time_is_up_are_told_so_and_the_others_wait_on(mon
     late, other = awaited.token(), awaited.token()
     awaited.call(other, 60, patient.append)
     with awaited.one(5) as (token, future):
-        awaited.call(late, 0, lambda got: (told.append(got), awaited.heard(answer(token))))
+
+        def is_late(got: object) -> None:
+            told.append(got)
+            awaited.heard(answer(token))
+
+        awaited.call(late, 0, is_late)
         await future
 
     assert [type(one) for one in told] == [TimedOut]
