@@ -360,6 +360,30 @@ async def test_down_is_said_once_and_then_tried_in_silence(
     await eventually(lambda: _last(user, "workspace", "up"), timeout=8)
 
 
+@pytest.mark.timeout(20)
+async def test_a_daemon_that_is_back_late_and_without_the_instance_fails_the_session(
+    user: Frontend, daemon: Agentctl
+) -> None:
+    """B66 (b): while the daemon's machine starts nobody can say what has become of the instance; then it is asked."""
+    where = ("GET", f"/api/v1/instances/{next(iter(daemon.instances))}")
+    daemon.script.http[where] = lambda _: (503, {"error": "still starting"})
+    await daemon.forget_instances()
+    for stream in (daemon.agent[0], daemon.workspace[0]):
+        stream.abort()
+    for log in ("agent", "workspace"):
+        await user.until(log, "connection", state="down", timeout=10)
+    asked = len(daemon.controlled)
+    await eventually(lambda: len(daemon.controlled) > asked + 2)
+    assert not await _ended(user)
+
+    del daemon.script.http[where]
+    await user.until("agent", "session", state="failed", reason="the instance is gone")
+
+
+async def _ended(user: Frontend) -> bool:
+    return any(one["state"] == "failed" for one in await user.events("agent", "session"))
+
+
 async def test_closing_during_a_wait_ends_the_tries(user: Frontend, daemon: Agentctl) -> None:
     """B80 (e): no dial later."""
     daemon.script.refuse["workspace"] = (503, {"error": "away"})

@@ -30,7 +30,8 @@ _TRIES = 5
 class Reconciler:
     """`run` is its work; `up` and `due` may be called from callbacks.
 
-    `broken` is told that the instance is gone, `exited` that the agent has ended, and with which code.
+    `broken` is told that the instance is gone, `exited` that the agent has ended, and with which code. While a socket
+    is down, whether there is an instance is asked every `slow` seconds.
     """
 
     def __init__(
@@ -40,6 +41,7 @@ class Reconciler:
         place: Place | None,
         broken: Callable[[str], None],
         exited: Callable[[int | None], Awaitable[None]],
+        slow: float,
     ) -> None:
         self._session = session
         self._journal = journal
@@ -47,6 +49,8 @@ class Reconciler:
         self._place = place
         self._broken = broken
         self._exited = exited
+        self._slow = slow
+        self._asking: asyncio.TimerHandle | None = None  # whether the instance is there
         self._wake = asyncio.Event()
         self._due: set[str] = set()
         self._loop = asyncio.get_running_loop()
@@ -109,8 +113,17 @@ class Reconciler:
         record, place = line.record, self._place
         if record is None or place is None:
             return
+        if self._asking is not None:
+            self._asking.cancel()  # both sockets say that they are down
+        # Whoever could tell may be away as well now; and an instance that is there may be gone later.
+        if self._down():
+            self._asking = self._loop.call_later(self._slow, self._again, "instance")
         if await place.executor.exists(record, self._session) is False:
             self._broken("the instance is gone")
+
+    def _down(self) -> bool:
+        manager = self.line.manager if self.line is not None else None
+        return manager is not None and "down" in manager.states().values()
 
     async def _agent(self, line: Line) -> None:
         await self._turns(line, reconnected=True)

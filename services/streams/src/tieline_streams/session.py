@@ -69,7 +69,12 @@ class Session:
         self.taken = taken is not None
         self._ending: asyncio.Future[Ending] = loop.create_future()
         self._reconciler = Reconciler(
-            self.id, self.journal, place, self._broken, lambda code: self.recovery.lost(code)
+            self.id,
+            self.journal,
+            place,
+            self._broken,
+            lambda code: self.recovery.lost(code),
+            self.limits.slow_retry,
         )
         self.line = Line(
             parts, self.ledger, self.journal, self.tools, epoch, self._broken, self._reconciler.up
