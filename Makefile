@@ -18,6 +18,9 @@ LENIENT := --check-untyped-defs --allow-untyped-defs --allow-untyped-calls --all
 CHAOS_SECONDS ?= 600
 CHAOS_SESSIONS ?= 50
 
+# Each service and each test worker is a process: compiling everything anew in all of them takes longer than the tests.
+unexport PYTHONDONTWRITEBYTECODE
+
 .PHONY: help setup up demo check test test-fast test-long chaos bench lock clean images manifests check-deploy
 .DEFAULT_GOAL := help
 
