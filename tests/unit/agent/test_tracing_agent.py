@@ -15,20 +15,12 @@ from tieline_protocol import tracing
 from tieline_protocol.errors import Code
 from tieline_protocol.naming import Pair
 
-from tests.support.otlp import Collector, collector
+from tests.support.otlp import Collector
 
 TRACE = "0af7651916cd43dd8448eb211c80319c"
 PARENT = f"00-{TRACE}-b7ad6b7169203331-01"
 SETTINGS = ModelSettings("https://models.example:8443/v1", "key", "m-1")
 SAID = [{"role": "user", "content": "the question"}]
-
-
-@pytest.fixture
-def found(monkeypatch: pytest.MonkeyPatch):
-    with collector() as found:
-        for name, value in found.environment.items():
-            monkeypatch.setenv(name, value)
-        yield found
 
 
 def thread() -> Thread:

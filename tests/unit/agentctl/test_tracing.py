@@ -7,18 +7,10 @@ from tieline_agentctl import tracing
 from tieline_agentctl.envelope import RequestFailed
 from tieline_agentctl.scope import Scope
 
-from tests.support.otlp import Collector, collector
+from tests.support.otlp import Collector
 
 TRACE = "0af7651916cd43dd8448eb211c80319c"
 PARENT = f"00-{TRACE}-b7ad6b7169203331-01"
-
-
-@pytest.fixture
-def found(monkeypatch: pytest.MonkeyPatch):
-    with collector() as found:
-        for name, value in found.environment.items():
-            monkeypatch.setenv(name, value)
-        yield found
 
 
 def test_work_is_a_child_of_the_request_and_parent_of_what_it_asks_for(found: Collector) -> None:

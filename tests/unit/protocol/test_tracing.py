@@ -11,18 +11,10 @@ import pytest
 from tieline_protocol import tracing
 from tieline_protocol.errors import Code, Refused
 
-from tests.support.otlp import Collector, collector
+from tests.support.otlp import Collector
 
 TRACE = "0af7651916cd43dd8448eb211c80319c"
 PARENT = f"00-{TRACE}-b7ad6b7169203331-01"
-
-
-@pytest.fixture
-def found(monkeypatch: pytest.MonkeyPatch):
-    with collector() as found:
-        for name, value in found.environment.items():
-            monkeypatch.setenv(name, value)
-        yield found
 
 
 def test_without_an_address_the_traceparent_goes_on_and_nothing_of_opentelemetry_is_loaded() -> None:

@@ -36,18 +36,18 @@ def test_other_paths_pass_as_they_are():
     check({})
 
 
-ROOT = PurePosixPath("/work/s1")
+ROOT = PurePosixPath("/srv/s1")
 
 
 @pytest.mark.parametrize(
     ("wanted", "found"),
-    [("", "/work/s1"), ("sub/ü", "/work/s1/sub/ü"), ("/work/s1/sub", "/work/s1/sub"), ("~", "/work/s1/~")],
+    [("", "/srv/s1"), ("sub/ü", "/srv/s1/sub/ü"), ("/srv/s1/sub", "/srv/s1/sub"), ("~", "/srv/s1/~")],
 )
 def test_a_process_starts_in_the_workspace(wanted: str, found: str):
     assert folder(ROOT, wanted) == found
 
 
-@pytest.mark.parametrize("wanted", ["/", "/etc", "..", "a/../../b", "/work/s10", "/work/s1/../s2", "a\x00b"])
+@pytest.mark.parametrize("wanted", ["/", "/etc", "..", "a/../../b", "/srv/s10", "/srv/s1/../s2", "a\x00b"])
 def test_a_process_is_not_started_outside_the_workspace(wanted: str):
     with pytest.raises(ProtocolError, match="working_dir: a path within the workspace"):
         folder(ROOT, wanted)

@@ -16,9 +16,7 @@ class Exit(IntEnum):
     TIMEOUT = 5
     DENIED = 6
     INTERRUPTED = 130  # Ctrl-C
-    TERMINATED = (
-        143  # by SIGTERM or with the terminal: `shell` and `top`, which set the terminal right before
-    )
+    TERMINATED = 143  # by SIGTERM or SIGHUP: `shell` and `top` set the terminal right before they end
     BROKEN_PIPE = 141  # nobody reads the output any more, as with any other command
 
 
