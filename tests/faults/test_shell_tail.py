@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import pytest
 from tieline_protocol import subjects
 from tieline_protocol.bus import Bus
 from tieline_streams.config import Executors
 
 from tests.support import streams
+from tests.support.agentctl import Answer, Asked, Stream
 from tests.support.eventually import eventually
 from tests.support.nats_server import NatsServer
 from tests.support.scripted_daemon import ScriptedDaemon
@@ -69,6 +72,40 @@ async def test_what_a_shell_says_before_anybody_listens_is_shown_once(
 
     assert screen["data"] == "$ "
     assert gaps == []
+
+
+async def test_what_a_daemon_answers_of_a_shell_before_its_socket_has_told_it_is_shown_once(
+    bus: Bus,
+    nats_server: NatsServer,
+    daemon: ScriptedDaemon,
+    known: Executors,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """An answer by HTTP overtakes what was written to the socket before it, as it does on a busy machine."""
+    user = Frontend(bus)
+    connected = daemon.connected
+
+    def silent(name: str, stream: Stream) -> None:
+        stream.answer_pings = name == "agent"
+        connected(name, stream)
+
+    def overtaking(asked: Asked) -> Answer:
+        asyncio.get_running_loop().call_later(0.2, overtaken, daemon.workspace[-1])
+        return 200, {"data": daemon.shell}
+
+    def overtaken(stream: Stream) -> None:
+        stream.answer_pings = True
+        pongs = [{"type": "pong", "timestamp": 1} for _ in stream.of("ping")]
+        stream.send({"type": "shell_output", "data": daemon.shell}, *pongs)
+
+    daemon.shell = "$ "
+    monkeypatch.setattr(daemon, "connected", silent)
+    daemon.script.http["GET", "/api/v1/shell/buffer"] = overtaking
+    async with streams.running(nats_server.url, known):
+        await user.open()
+        await eventually(lambda: daemon.workspace and daemon.workspace[-1].answer_pings)
+        daemon.write("ls\r\n$ ")
+        await eventually(lambda: _all(user, daemon.shell))
 
 
 async def _all(user: Frontend, wanted: str) -> bool:

@@ -196,6 +196,8 @@ class Reconciler:
             return
         data = jsontext.loads(body).get("data")
         if isinstance(data, str):
+            if line.manager is not None:  # this answer may have overtaken what it repeats
+                await line.manager.heard_workspace(_SHELL_WITHIN)
             self._journal.release_shell(data)
 
 

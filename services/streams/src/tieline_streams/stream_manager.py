@@ -153,6 +153,10 @@ class StreamManager:
         """The workspace socket's heartbeat."""
         self._workspace.ping()
 
+    async def heard_workspace(self, within: float) -> None:
+        """Wait until what the daemon has written to the workspace's socket by now is here; at most `within` seconds."""
+        await self._workspace.heard(within)
+
 
 async def _both(agent: Supervisor, workspace: Supervisor, ready: asyncio.Event) -> None:
     while not (agent.up.is_set() and workspace.up.is_set()):
