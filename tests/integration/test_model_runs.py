@@ -35,7 +35,7 @@ class Remotes:
         self.away = False
         self.slow = 0.0
         self.asked = 0
-        self.pause = 0.0
+        self.together = asyncio.Barrier(1)  # calls end once so many are under way
         self.answers: dict[str, Any] = {"f": "sunny", "g": 0, "nan": [float("nan")]}
 
     async def getRemoteTools(self, user_id: str, remotes: Sequence[str]) -> list[RemoteToolSpec]:
@@ -70,7 +70,9 @@ class Remotes:
         try:
             if on_progress is not None:
                 on_progress({"message": "working"})
-            await asyncio.sleep(self.pause if function != "stuck" else 60)
+            if function == "stuck":
+                await asyncio.sleep(60)
+            await self.together.wait()
         except asyncio.CancelledError:
             self.cancelled.append(function)
             raise
@@ -186,11 +188,9 @@ async def test_parallel_calls_take_the_time_of_the_longest_and_answer_in_call_or
     ]
     deltas = [{"delta": {"tool_calls": [{"index": index, **piece}]}} for index, piece in pieces]
     rig.server.says(steps(*deltas, {"finish": "tool_calls"}), saying("Done."))
-    rig.remotes.pause = 0.5
-    began = time.monotonic()
+    rig.remotes.together = asyncio.Barrier(2)
     await rig.ask("both", REMOTE)
 
-    assert time.monotonic() - began < 0.95
     assert rig.remotes.called == [("calc", "f", {"x": 1}), ("calc", "g", {"y": 2})]
     answers = [message for message in rig.server.requests[1]["messages"] if message["role"] == "tool"]
     assert [(each["tool_call_id"], each["content"]) for each in answers] == [("a", "sunny"), ("b", "0")]
@@ -330,9 +330,9 @@ async def test_cancelling_while_the_model_speaks_takes_effect_at_once(rig: Rig):
         rig.cancelled.set()
         ended = await run
 
-    assert time.monotonic() - began < 0.25
+    assert time.monotonic() - began < 2  # neither the model nor the call would have ended by itself
     assert ended["reason"] == "cancelled"
-    await eventually(lambda: rig.server.state.open_streams == 0, timeout=0.25)
+    await eventually(lambda: rig.server.state.open_streams == 0, timeout=2)
     rig.cancelled.clear()
     assert (await rig.ask("hi?"))["reason"] == "answer"
     assert not rig.server.state.refused
@@ -347,7 +347,7 @@ async def test_cancelling_calls_leaves_a_history_that_the_provider_takes(rig: Ri
         rig.cancelled.set()
         await run
 
-    assert time.monotonic() - began < 0.25
+    assert time.monotonic() - began < 2  # neither the model nor the call would have ended by itself
     assert rig.remotes.cancelled == ["stuck"]
     rig.cancelled.clear()
     assert (await rig.ask("hi"))["reason"] == "answer"

@@ -98,7 +98,7 @@ async def test_a_service_that_stops_hands_its_sessions_over(
     first_log, second_log = [one.event for one in log if one.event["type"] == "epoch"]
 
     print(f"takeover after SIGTERM: {took * 1000:.0f} ms")
-    assert took < 3
+    assert took < 7  # nobody has waited for the lease, which lasts 8 s
     assert await text(user) == "one two three"
     assert turns.count("ended") == 1
     assert again == {"generation": 1}
