@@ -107,6 +107,21 @@ async def test_a_daemon_that_is_half_open_is_found_within_10_s(
     assert await _half_open_daemon(bus, nats_server, daemon, known, REAL, how) <= 10
 
 
+async def test_a_large_frame_on_a_slow_line_is_not_silence(
+    bus: Bus, nats_server: NatsServer, daemon: ScriptedDaemon, known: Executors
+) -> None:
+    """It takes three times as long as a daemon may be silent, and its pongs wait behind it."""
+    text = "x" * 400_000
+    async with streams.running(nats_server.url, known, SHORT):
+        user = Frontend(bus)
+        await user.open()
+        daemon.link.rate = len(text) / (3 * SHORT.dead)
+        daemon.text(text)
+
+        assert (await user.until("agent", "message_chunk"))["text"] == text
+        assert len(daemon.agent) == 1  # it was never dialled again
+
+
 # Frontends
 
 
