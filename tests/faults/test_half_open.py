@@ -185,6 +185,21 @@ async def _gone(front: object) -> bool:
     return listed["payload"]["remotes"] == []
 
 
+async def test_a_large_frame_of_a_frontend_on_a_slow_line_is_not_silence(nats_server: NatsServer) -> None:
+    """It takes three times as long as a frontend may be silent."""
+    limits = GatewayLimits(ping_seconds=0.3, pong_seconds=0.5)
+    async with (
+        gateway(nats_server.url, limits=limits) as url,
+        _through(url) as (link, far_url),
+        frontend(far_url, ping_interval=None) as far,
+    ):
+        link.rate = 400_000 / 2.4
+        answer = await far.ask("no.such.action", {"text": "x" * 400_000})
+
+        assert answer["payload"]["code"] == "unknown_action"
+        assert link.connections == 1
+
+
 @pytest.mark.timeout(40)
 @pytest.mark.parametrize("full", [False, True])
 async def test_a_frontend_that_is_half_open_is_found_and_its_calls_and_remotes_end(

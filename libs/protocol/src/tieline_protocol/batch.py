@@ -89,7 +89,7 @@ def message(
     """The NATS message of `count` events from offset `first` on, whose frames are `pieces`, `length` bytes together."""
     if length >= _PACK_FROM:
         frames = b"".join(pieces)
-        packed = lz4.block.compress(frames, store_size=False)
+        packed: bytes = lz4.block.compress(frames, store_size=False)
         if len(packed) < length - length // 8:
             return _PREFIX.pack(PACKED, epoch, first, at, count, length) + packed
         pieces = [frames]

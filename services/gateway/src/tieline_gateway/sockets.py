@@ -7,12 +7,14 @@ socket is full (`paused`), frames wait in the viewer's lanes. This is the only m
 
 from __future__ import annotations
 
+import asyncio
 import socket as sockets
 from collections.abc import Sequence
 from typing import Any, Protocol
 
-from tieline_protocol import frontend
+from tieline_protocol import frontend, tcp
 from websockets.asyncio.server import ServerConnection
+from websockets.frames import CloseCode
 from websockets.protocol import State
 from websockets.typing import Subprotocol
 
@@ -59,6 +61,21 @@ class Socket(ServerConnection):
         for message in (self.request, self.response):
             if message is not None:
                 message.headers.clear()
+
+    async def keepalive(self) -> None:
+        """As the library's, but a frame that is still coming is no silence."""
+        assert self.ping_interval is not None
+        assert self.ping_timeout is not None
+        while True:
+            await asyncio.sleep(self.ping_interval)
+            pong = asyncio.ensure_future(await self.ping())
+            left = self.ping_timeout
+            while left > 0 and not (await asyncio.wait([pong], timeout=left))[0]:
+                quiet = tcp.quiet(self.transport)
+                left = 0 if quiet is None else self.ping_timeout - quiet
+            if not pong.done():
+                async with self.send_context():
+                    self.protocol.fail(CloseCode.INTERNAL_ERROR, "keepalive ping timeout")
 
     @property
     def open(self) -> bool:

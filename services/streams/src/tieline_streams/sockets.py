@@ -10,7 +10,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import socket
-import struct
 from collections.abc import Callable
 from typing import Any
 
@@ -24,6 +23,7 @@ from picows import (
     WSProtocolError,
     WSTransport,
 )
+from tieline_protocol import tcp
 from tieline_protocol.errors import Code, Refused, Unavailable
 
 log = structlog.get_logger()
@@ -31,7 +31,6 @@ log = structlog.get_logger()
 _TEXT = WSMsgType.TEXT  # looked up for every frame
 # Bytes read before everything else in this process gets its turn; the loop itself would read MBs.
 _TURN = 128 * 1024
-_TCP_INFO, _LAST_DATA = getattr(socket, "TCP_INFO", None), 52  # Linux: tcpi_last_data_recv, in ms
 _WRITE_BUFFER = 8 * 1024 * 1024  # a daemon that does not read makes us refuse input above this
 
 
@@ -195,24 +194,15 @@ class Socket(WSListener):
             while (now := self._loop.time()) < until:
                 # A process that slept has heard nothing, and knows nothing of the daemon.
                 left = self._heard + dead - now if self._reading and self._may_act() else every
-                if left <= 0:
-                    self._heard = max(self._heard, self._arrived())
-                    left = self._heard + dead - now
+                if left <= 0 and self._transport is not None:
+                    quiet = tcp.quiet(self._transport.underlying_transport)
+                    left = left if quiet is None else dead - quiet
                 if left <= 0:
                     self.drop(f"nothing heard for {dead:g} s", WSCloseCode.GOING_AWAY)
                     left = every
                 done, _ = await asyncio.wait([self.lost], timeout=min(until - now, left))
                 if done:
                     return self.lost.result()
-
-    def _arrived(self) -> float:
-        """When the last byte came, as the kernel knows: a large frame is heard long before it is whole."""
-        if self._transport is None or self.lost.done() or _TCP_INFO is None:
-            return self._heard
-        raw = self._transport.underlying_transport.get_extra_info("socket")
-        info: bytes = raw.getsockopt(socket.IPPROTO_TCP, _TCP_INFO, 64)
-        (ago,) = struct.unpack_from("I", info, _LAST_DATA)
-        return self._loop.time() - float(ago) / 1000
 
     def cut(self, reason: str) -> None:
         """End the connection and write nothing, not even a Close."""
