@@ -94,17 +94,19 @@ class Raw:
 async def frontend(url: str, user: str = "ada", *, auth: bool = True, **options: Any) -> AsyncIterator[Raw]:
     """A connected frontend, authenticated unless told otherwise."""
     options = {"compression": None, "max_size": None, "proxy": None, **options}
-    async with connect(url, **options) as socket:
-        raw = Raw(socket)
-        reader = asyncio.create_task(_quietly(raw), name="raw frontend")
-        try:
-            if auth:
-                welcome = await raw.ask("auth", {"token": token(user)})
-                assert welcome["payload"]["user_id"] == user, welcome
-            yield raw
-        finally:
-            reader.cancel()
-            await asyncio.wait([reader])
+    socket = await connect(url, **options)
+    raw = Raw(socket)
+    reader = asyncio.create_task(_quietly(raw), name="raw frontend")
+    try:
+        if auth:
+            welcome = await raw.ask("auth", {"token": token(user)})
+            assert welcome["payload"]["user_id"] == user, welcome
+        yield raw
+    finally:
+        reader.cancel()
+        await asyncio.wait([reader])
+        if socket.close_code is None:  # closing what was reset already, the library trips over its transport
+            await socket.close()
 
 
 async def _quietly(raw: Raw) -> None:
