@@ -1,13 +1,11 @@
-"""What scripted daemons say: events of an exact size, and runs of ready frames made before the clock starts."""
+"""Pure: what scripted daemons say: events of an exact size, and runs of ready frames made before the clock starts."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
 import orjson
 from tieline_protocol import batch
-
-from bench.text import excerpt, text
 
 _FLAGS = {
     "supports_image": False,
@@ -15,28 +13,27 @@ _FLAGS = {
     "supports_embedded_context": False,
     "supports_prompt_queueing": False,
 }
+_PROSE = (
+    "The parser keeps the last character of a chunk until the next one shows whether it is whole; "
+    "so nothing is ever broken between two reads, and a test that cuts the stream at every byte agrees. "
+)
 
 
-def message_chunk(size: int, at: int = 0) -> bytes:
-    """A `message_chunk` event whose JSON text has `size` bytes, its words from position `at` of the text on.
+def prose(length: int) -> str:
+    """Text that needs no escapes in JSON."""
+    return (_PROSE * (length // len(_PROSE) + 1))[:length]
 
-    Raises ValueError where that is too few.
-    """
+
+def message_chunk(size: int) -> bytes:
+    """A `message_chunk` event whose JSON text has `size` bytes. Raises ValueError where that is too few."""
     return _filled(
-        size, at, lambda words: {"type": "message_chunk", "session_id": "bench", "text": words, **_FLAGS}
+        size, lambda text: {"type": "message_chunk", "session_id": "bench", "text": text, **_FLAGS}
     )
 
 
-def shell_output(size: int, at: int = 0) -> bytes:
-    """A `shell_output` frame of `size` bytes, likewise."""
-    return _filled(
-        size, at, lambda words: {"type": "shell_output", "timestamp": 1_933_135_635_000, "data": words}
-    )
-
-
-def various(make: Callable[[int, int], bytes], size: int) -> list[bytes]:
-    """Events of one size that have the whole text between them."""
-    return [make(size, at) for at in range(0, len(text()), size)]
+def shell_output(size: int) -> bytes:
+    """A `shell_output` frame whose JSON text has `size` bytes. Raises ValueError where that is too few."""
+    return _filled(size, lambda text: {"type": "shell_output", "timestamp": 1_933_135_635_000, "data": text})
 
 
 def tool_update(sent_ns: int) -> bytes:
@@ -87,13 +84,13 @@ def sent_at(text: bytes) -> int | None:
     return int(parts[1].split(b"@", 1)[0]) if len(parts) == 2 else None
 
 
-def frames(events: Sequence[bytes]) -> bytes:
-    """Frames of events, to be written in one go."""
-    return b"".join(map(batch.frame, events))
+def frames(event: bytes, count: int) -> bytes:
+    """`count` equal frames, to be written in one go."""
+    return batch.frame(event) * count
 
 
-def _filled(size: int, at: int, make: Callable[[str], dict[str, object]]) -> bytes:
+def _filled(size: int, make: Callable[[str], dict[str, object]]) -> bytes:
     empty = orjson.dumps(make(""))
     if size < len(empty):
         raise ValueError(f"an event of this type has at least {len(empty)} bytes")
-    return orjson.dumps(make(excerpt(size - len(empty), at)))
+    return orjson.dumps(make(prose(size - len(empty))))

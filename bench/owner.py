@@ -36,7 +36,7 @@ class Owner:
         self._user = self._session = ""
         self._heads: dict[str, messages.LogHead] = {}
         self._server: bus.Server | None = None
-        self._batches: list[tuple[int, int, bytes]] = []  # events, bytes of their frames, message
+        self._batches: list[tuple[int, bytes]] = []
         self._acks = 0
         self._confirmed = asyncio.Event()
 
@@ -71,16 +71,16 @@ class Owner:
         return {}
 
     async def prepare(self, count: int, size: int) -> dict[str, Any]:
-        """Make the batches of `count` events; says what every viewer must receive, to the byte."""
+        """Make the batches of `count` equal events; says what every viewer must receive, to the byte."""
         head = self._heads["agent"]
         framer = batch.Framer(self._session, "agent")
-        several = events.various(events.message_chunk, size)
+        event = events.message_chunk(size)
         self._batches = []
         held: list[bytes] = []
         bytes_held, first, total, tail = 0, head.last + 1, 0, b""
         now = int(time.time() * 1000)
         for offset in range(first, first + count):
-            tail = framer.frame(Cursor(head.epoch, offset, head.at), now, several[offset % len(several)])
+            tail = framer.frame(Cursor(head.epoch, offset, head.at), now, event)
             if bytes_held + len(tail) > _BATCH:
                 total += self._close_batch(head, first, held)
                 first, held, bytes_held = offset, [], 0
@@ -92,7 +92,7 @@ class Owner:
     def _close_batch(self, head: messages.LogHead, first: int, held: list[bytes]) -> int:
         frames = b"".join(held)
         message = batch.encode(batch.Batch(head.epoch, first, len(held), head.at, frames))
-        self._batches.append((len(held), len(frames), message))
+        self._batches.append((len(held), message))
         return len(frames)
 
     async def publish(self, watched: bool = True, stored: bool = True) -> dict[str, Any]:
@@ -115,14 +115,14 @@ class Owner:
         began = time.monotonic()
         sent = 0
         async with asyncio.timeout(PATIENCE):
-            for number, (_, length, message) in enumerate(self._batches):
+            for number, (_, message) in enumerate(self._batches):
                 while stored and number - len(sequences) >= in_flight:
                     self._confirmed.clear()
                     await self._confirmed.wait()
                 if watched:
                     await self._credit.until(sent)
                 await self._bus.publish(subject, message, f"{inbox}.{number}" if stored else "")
-                sent += length
+                sent += len(message) - batch.PREFIX_SIZE
             while stored and len(sequences) < len(self._batches):
                 self._confirmed.clear()
                 await self._confirmed.wait()
@@ -131,7 +131,7 @@ class Owner:
             raise BenchError("acknowledgements out of order")
         head = self._heads["agent"]
         if stored:
-            last = head.last + sum(count for count, *_ in self._batches)
+            last = head.last + sum(count for count, _ in self._batches)
             self._heads["agent"] = messages.LogHead(
                 epoch=head.epoch, last=last, confirmed=last, at=sequences[-1]
             )

@@ -12,8 +12,6 @@ import uuid
 from collections.abc import AsyncIterator, Mapping
 from typing import Any
 
-from tieline_protocol import batch
-
 from bench import events
 from bench.connection import Connection, HttpRequest
 from bench.workers import PATIENCE, BenchError, Handler, serve_async
@@ -217,16 +215,15 @@ class Daemon:
     async def send(self, instance: str, count: int, size: int) -> dict[str, Any]:
         """Write `count` message chunks to the agent stream as fast as they are taken."""
         stream = await self.instances[instance].stream("agent")
-        several = events.various(events.message_chunk, size)
+        event = events.message_chunk(size)
         to_a_write = max(_RUN // size, 1)
-        runs = [events.frames(several[at : at + to_a_write]) for at in range(0, len(several), to_a_write)]
-        full = [run for run in runs if len(run) == len(runs[0])]
-        rest = events.frames(several[: count % to_a_write])
+        run = events.frames(event, to_a_write)
+        rest = events.frames(event, count % to_a_write)
         began = time.monotonic()
         async with asyncio.timeout(PATIENCE):
-            for number in range(count // to_a_write):
+            for _ in range(count // to_a_write):
                 await stream.writable()
-                stream.write(full[number % len(full)])
+                stream.write(run)
             stream.write(rest)
             await stream.writable()
         return {"began": began, "written": time.monotonic()}
@@ -236,7 +233,7 @@ class Daemon:
     ) -> dict[str, Any]:
         """Write shell output at a steady rate; says how many bytes were taken (a peer that is behind gets less)."""
         stream = await self.instances[instance].stream("workspace")
-        several = [batch.frame(event) for event in events.various(events.shell_output, size)]
+        event = events.shell_output(size)
         began = time.monotonic()
         written, skipped = 0, 0
         due = 0.0
@@ -246,8 +243,7 @@ class Daemon:
             if stream.waiting:
                 skipped += frames * size
             elif frames:
-                first = written // size % len(several)
-                stream.write(b"".join((several * (frames // len(several) + 2))[first : first + frames]))
+                stream.write(events.frames(event, frames))
                 written += frames * size
             await asyncio.sleep(_FLOOD_TICK)
         return {"bytes": written, "skipped": skipped, "seconds": time.monotonic() - began}
@@ -260,7 +256,7 @@ class Daemon:
                 for instance in self.instances.values():
                     stream = instance.streams.get("agent")
                     if stream is not None and stream.open:
-                        stream.write(events.frames([events.tool_update(time.monotonic_ns())]))
+                        stream.write(events.frames(events.tool_update(time.monotonic_ns()), 1))
                 await asyncio.sleep(every)
 
         self._talking = asyncio.create_task(talking(), name="talk")
@@ -274,7 +270,7 @@ class Daemon:
         for _ in range(count):
             due += every
             await asyncio.sleep(due - loop.time())
-            stream.write(events.frames([events.tool_update(time.monotonic_ns())]))
+            stream.write(events.frames(events.tool_update(time.monotonic_ns()), 1))
         return {}
 
 

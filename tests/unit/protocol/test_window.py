@@ -7,7 +7,7 @@ from tieline_protocol.window import Window
 
 
 def out(offset: int, size: int = 10) -> Outgoing:
-    return Outgoing("s", b"packed", offset, offset, size)
+    return Outgoing("s", b"x" * size, offset, offset)
 
 
 def sent(window: Window, now: float = 0.0) -> list[str]:

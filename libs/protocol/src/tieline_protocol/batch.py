@@ -6,10 +6,6 @@ which its subject ends in.
 
     prefix: version u8 · epoch u64 · first offset u64 · at u64 · count u32 · length of the frames u32   (big-endian)
 
-Version 1 has the frames as they are. Version 2 has them as one LZ4 block, where that is worth it: text shrinks to
-between a half and a fifth, and the broker's work is moving and storing bytes. Whoever reads unpacks once, before
-anybody's socket is written to.
-
 `at` (stream sequence of the newest confirmed batch of the epoch when this one was made) stands in the prefix too,
 so that a reader always knows from where to read on without looking into the frames.
 """
@@ -17,19 +13,16 @@ so that a reader always knows from where to read on without looking into the fra
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
-import lz4.block
 import orjson
 
 from tieline_protocol import jsontext
 from tieline_protocol.cursor import Cursor, Position
 from tieline_protocol.errors import BadCursor, BadMessage
 
-PLAIN, PACKED = 1, 2
-_PACK_FROM = 8 * 1024  # bytes of frames: moving fewer costs less than packing them
-_PACKS = 255  # no LZ4 block says more than this many bytes with one
+VERSION = 1
 _PREFIX = struct.Struct(">BQQQII")
 PREFIX_SIZE = _PREFIX.size
 _TEXT = 0x81  # FIN, opcode 1; the mask bit is clear since these frames go from server to client
@@ -80,47 +73,25 @@ class Batch:
 
 def encode(batch: Batch) -> bytes:
     """The NATS message of a batch."""
-    return message(batch.epoch, batch.first, batch.count, batch.at, [batch.frames], len(batch.frames))
+    return prefix(batch.epoch, batch.first, batch.count, batch.at, len(batch.frames)) + batch.frames
 
 
-def message(
-    epoch: int, first: int, count: int, at: int, pieces: Sequence[bytes | memoryview], length: int
-) -> bytes:
-    """The NATS message of `count` events from offset `first` on, whose frames are `pieces`, `length` bytes together."""
-    if length >= _PACK_FROM:
-        frames = b"".join(pieces)
-        packed: bytes = lz4.block.compress(frames, store_size=False)
-        if len(packed) < length - length // 8:
-            return _PREFIX.pack(PACKED, epoch, first, at, count, length) + packed
-        pieces = [frames]
-    return b"".join((_PREFIX.pack(PLAIN, epoch, first, at, count, length), *pieces))
+def prefix(epoch: int, first: int, count: int, at: int, length: int) -> bytes:
+    """What stands before `length` bytes of frames in a NATS message."""
+    return _PREFIX.pack(VERSION, epoch, first, at, count, length)
 
 
 def decode(message: bytes) -> Batch:
-    """The batch in a NATS message; frames that are not packed are a view, not a copy. Raises BadMessage."""
+    """The batch in a NATS message; its frames are a view, not a copy. Raises BadMessage."""
     try:
         version, epoch, first, at, count, length = _PREFIX.unpack_from(message)
     except struct.error as exc:
         raise BadMessage(f"not a batch: {len(message)} bytes") from exc
-    frames: bytes | memoryview = memoryview(message)[PREFIX_SIZE:]
-    if version == PACKED:
-        frames = _unpacked(frames, length)
-    elif version != PLAIN:
-        raise BadMessage(f"a batch of version {version}, not {PLAIN} or {PACKED}")
-    if len(frames) != length or count < 1 or first < 1:
+    if version != VERSION:
+        raise BadMessage(f"a batch of version {version}, not {VERSION}")
+    if len(message) != PREFIX_SIZE + length or count < 1 or first < 1:
         raise BadMessage("a batch whose prefix and frames disagree")
-    return Batch(epoch, first, count, at, frames)
-
-
-def _unpacked(packed: bytes | memoryview, length: int) -> bytes:
-    """`length` is what the prefix says, believed only as far as the block can hold so much: it is allocated."""
-    if length > len(packed) * _PACKS:
-        raise BadMessage("a batch whose prefix and frames disagree")
-    try:
-        frames: bytes = lz4.block.decompress(packed, uncompressed_size=length)
-    except lz4.block.LZ4BlockError as exc:
-        raise BadMessage("a batch that cannot be unpacked") from exc
-    return frames
+    return Batch(epoch, first, count, at, memoryview(message)[PREFIX_SIZE:])
 
 
 def frame(text: bytes) -> bytes:

@@ -70,18 +70,17 @@ WELL_KNOWN = (
     )
 )
 MAX_TYPES = 64
-BATCH_BYTES = 128 * 1024  # which text packs to about 32 KB (batch.py), what the broker is best at
+BATCH_BYTES = 128 * 1024  # a quarter of the messages that 32 KB would make: a fourth less work at every hop
 
 
 @dataclass(frozen=True, slots=True)
 class Outgoing:
-    """A batch, ready to be published. `size` is that of its frames, which may be packed in `data`."""
+    """A batch, ready to be published."""
 
     subject: str
     data: bytes
     first: int
     last: int
-    size: int
 
 
 def admit(type: str, raw: bytes, limit: int) -> tuple[str, bytes]:
@@ -119,7 +118,7 @@ class Numbering:
         self._framer = Framer(session, log)
         self._token = ""
         self._tokens: dict[str, str] = {}  # of the types seen; those that are told as `other` are not kept
-        self._pieces: list[bytes] = []  # three for each frame
+        self._pieces: list[bytes] = [b""]  # a place for the prefix, then three for each frame
         self._count = 0
         self._bytes = 0
         self._first = 1
@@ -151,9 +150,10 @@ class Numbering:
         """The batch that was gathering, if there is one."""
         if not self._count:
             return []
-        data = batch.message(self.epoch, self._first, self._count, self.at, self._pieces, self._bytes)
-        made = Outgoing(self._subject_of(self._token), data, self._first, self.last, self._bytes)
-        self._pieces, self._count, self._bytes = [], 0, 0
+        pieces = self._pieces
+        pieces[0] = batch.prefix(self.epoch, self._first, self._count, self.at, self._bytes)
+        made = Outgoing(self._subject_of(self._token), b"".join(pieces), self._first, self.last)
+        self._pieces, self._count, self._bytes = [b""], 0, 0
         return [made]
 
     @property

@@ -63,7 +63,7 @@ class Window:
 
     def add(self, batch: Outgoing) -> None:
         self._flights.append(batch)
-        self._bytes += batch.size
+        self._bytes += len(batch.data)
 
     def next(self, now: float) -> tuple[str, Outgoing] | None:
         """The next batch to give to the connection, and its name. Call `sent` before it is given."""
@@ -88,7 +88,7 @@ class Window:
             self._failed(now)
             return False
         flight = self._flights.popleft()
-        self._bytes -= flight.size
+        self._bytes -= len(flight.data)
         self._done += 1
         self._sent -= 1
         self.confirmed, self.at = flight.last, seq
