@@ -3,6 +3,9 @@
 Two scripted daemons, so that the flood's own loop delays nobody; one streams, one broker, one gateway for both. The
 flood is not held back by anybody: its log may drop, and says so by `gap` events. Its viewer checks that no
 event that got a number is missing.
+
+The daemon that floods and the browser that shows it would be on machines of their own: here they give way to what is
+measured. That they are not starved shows in the bytes that were written and that arrived.
 """
 
 from __future__ import annotations
@@ -44,6 +47,8 @@ def measure(folder: Path, quick: bool, say: Callable[[str], None]) -> list[Figur
         )
         running.start_gateway()
         loud, calm = running.worker("sink"), running.worker("sink")
+        noisy.give_way()
+        loud.give_way()
         flooded = _session(running, noisy, loud, "noisy", "workspace")
         beating = _session(running, quiet, calm, "quiet", "agent")
         _beat(quiet, calm, beating, 50)
