@@ -79,6 +79,11 @@ async def fetch(client: httpx.AsyncClient, call: Call, timeout: float, cap: int)
         raise TimedOut(f"the daemon did not answer within {timeout:g} s") from exc
     except (httpx.ConnectError, httpx.ConnectTimeout) as exc:
         raise Unavailable(f"the daemon cannot be reached: {exc or type(exc).__name__}") from exc
+    except AttributeError as exc:
+        if "getpeername" not in str(exc):
+            raise
+        # Closed as soon as it was open: anyio asks a socket that is gone for its address. Nothing was sent.
+        raise Unavailable("the daemon closed the connection at once") from exc
     except (httpx.InvalidURL, httpx.UnsupportedProtocol, UnicodeError) as exc:
         raise ProtocolError(f"the request cannot be written: {exc}") from exc
     except httpx.HTTPError as exc:

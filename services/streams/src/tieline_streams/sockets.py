@@ -70,8 +70,8 @@ class Socket(WSListener):
         self._heard = self._loop.time()
 
     def on_ws_frame(self, transport: WSTransport, frame: WSFrame) -> None:
-        if self._dropped:
-            return
+        if self._dropped or (transport.is_close_frame_sent and not self._reason):
+            return  # picows gave up on a frame, and may give us that very frame in the 10 ms until it disconnects
         if frame.msg_type == _TEXT and frame.fin:
             self._add(frame.get_payload_as_bytes())
         else:
