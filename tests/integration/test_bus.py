@@ -230,6 +230,7 @@ async def test_a_refused_subject_leaves_the_connection_alone(tmp_path):
         assert bus.connected
 
 
+@pytest.mark.timeout(30)
 async def test_a_refused_login_is_tried_again_and_can_be_interrupted(tmp_path):
     extra = "authorization { user: u, password: p }"
     async with NatsServer(tmp_path, extra=extra) as server:
