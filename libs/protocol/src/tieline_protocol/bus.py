@@ -273,19 +273,19 @@ class Bus:
     async def _open(self) -> None:
         for wait in delays(random.random, 0.05, 2):
             try:
-                await self._connect()
+                await heeding(self._connect())
                 break
             except (TimeoutError, OSError, NatsError) as exc:
                 await self._failed(exc)
             except BaseException:
                 await self._nc.close()
                 raise
-            await self._nc.close()
+            await heeding(self._nc.close())
             self._nc = NatsClient()
             await asyncio.sleep(wait)
         self._nc.options["allow_reconnect"] = True
         self._inbox = self.inbox()
-        answers = await self._nc.subscribe(f"{self._inbox}.*", cb=unused)
+        answers = await heeding(self._nc.subscribe(f"{self._inbox}.*", cb=unused))
         self._nc.direct[answers._id] = self._awaited.heard
         self._complaint = ""
         self._opened = True

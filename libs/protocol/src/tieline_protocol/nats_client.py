@@ -32,11 +32,16 @@ _READ = 256 * 1024  # bytes the kernel may gather: all of it is read before anyt
 
 
 async def heeding(work: Awaitable[T]) -> T:
-    """Await a call of nats-py that may flush: that swallows a cancellation, and with it a time-out or a stop."""
+    """Await a call of nats-py, which swallows cancellations where it flushes or connects: a time-out, a stop."""
     task = asyncio.current_task()
     assert task is not None
     before = task.cancelling()
-    value = await work
+    try:
+        value = await work
+    except Exception:
+        if task.cancelling() > before:  # it came together with what failed
+            raise asyncio.CancelledError from None
+        raise
     if task.cancelling() > before:
         raise asyncio.CancelledError
     return value
